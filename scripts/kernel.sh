@@ -97,7 +97,7 @@ make_kernel() {
 	timed "Compile the Rust metadata of kernel $abi (2 to 4 minutes)" metadata "$dir" "$abi"
 	timed "Compare the Rust metadata with Debian's kernel" verify "$dir" "$abi"
 	echo "$abi-amd64" >"$dir/release"
-	ln -sf "root/boot/vmlinuz-$abi-amd64" "$dir/image"
+	ln -sf modules/vmlinuz.unsigned "$dir/image"
 	ln -sf "root/usr/lib/modules/$abi-amd64" "$dir/modules"
 	rm -rf "$dir/deb" "$dir/symbols"
 	touch "$dir/.done"

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/if_vlan.h>
+#include <linux/netdevice.h>
+#include <linux/ratelimit.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/version.h>
+#include <linux/vmalloc.h>
+#include <net/addrconf.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "helpers.h"
+
+struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
+			     size_t size, int access)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+	return ib_umem_get_va(device, addr, size, access);
+#else
+	return ib_umem_get(device, addr, size, access);
+#endif
+}
+
+void *mrx_vmalloc_user(unsigned long size)
+{
+	return vmalloc_user(size);
+}
+
+void mrx_vfree(const void *addr)
+{
+	vfree(addr);
+}
+
+void mrx_netdev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+void mrx_netdev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+bool mrx_netdev_running(const struct net_device *dev)
+{
+	return netif_running(dev) && netif_carrier_ok(dev);
+}
+
+bool mrx_netdev_up(const struct net_device *dev)
+{
+	return netif_running(dev);
+}
+
+unsigned int mrx_netdev_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
+}
+
+void mrx_netdev_eui64(const struct net_device *dev, u8 *eui)
+{
+	addrconf_addr_eui48(eui, (const char *)dev->dev_addr);
+}
+
+bool mrx_netdev_is_vlan(const struct net_device *dev)
+{
+	return is_vlan_dev(dev);
+}
+
+const char *mrx_netdev_name(const struct net_device *dev)
+{
+	return dev->name;
+}
+
+struct net_device *mrx_netdev_of_notifier(const void *info)
+{
+	return netdev_notifier_info_to_dev(info);
+}
+
+u32 mrx_core_cap_roce_v2(void)
+{
+	return RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+}
+
+unsigned int mrx_num_possible_cpus(void)
+{
+	return num_possible_cpus();
+}
+
+int mrx_check_mr_access(struct ib_device *device, unsigned int access)
+{
+	return ib_check_mr_access(device, access);
+}
+
+bool mrx_device_has_gid(struct ib_device *device, const union ib_gid *gid)
+{
+	const struct ib_gid_attr *attr;
+
+	attr = rdma_find_gid(device, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, NULL);
+	if (IS_ERR(attr))
+		return false;
+	rdma_put_gid_attr(attr);
+	return true;
+}
+
+bool mrx_device_try_get(struct ib_device *device)
+{
+	return ib_device_try_get(device);
+}
+
+bool mrx_ratelimit(void)
+{
+	static DEFINE_RATELIMIT_STATE(state, DEFAULT_RATELIMIT_INTERVAL,
+				      DEFAULT_RATELIMIT_BURST);
+
+	return __ratelimit(&state);
+}
+
+bool mrx_fatal_signal_pending(void)
+{
+	return fatal_signal_pending(current);
+}
+
+void mrx_cond_resched(void)
+{
+	cond_resched();
+}
+
+void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id)
+{
+	return uverbs_attr_get_obj(attrs, id);
+}
+
+struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attrs,
+					   u16 id)
+{
+	return uverbs_attr_get_uobject(attrs, id);
+}
+
+bool mrx_uverbs_attr_is_valid(const struct uverbs_attr_bundle *attrs, u16 id)
+{
+	return uverbs_attr_is_valid(attrs, id);
+}
+
+int mrx_uverbs_copy_from(void *to, const struct uverbs_attr_bundle *attrs,
+			 u16 id, size_t size)
+{
+	return _uverbs_copy_from(to, attrs, id, size);
+}
+
+int mrx_uverbs_get_const(u64 *to, const struct uverbs_attr_bundle *attrs, u16 id)
+{
+	return _uverbs_get_const_unsigned(to, attrs, id, U64_MAX, NULL);
+}

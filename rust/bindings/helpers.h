@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * C that Rust cannot call as it stands: inline functions and macros.
+ */
+#ifndef MRX_HELPERS_H
+#define MRX_HELPERS_H
+
+#include <linux/types.h>
+
+struct ib_device;
+union ib_gid;
+struct ib_umem;
+struct ib_uobject;
+struct net_device;
+struct uverbs_attr;
+struct uverbs_attr_bundle;
+
+struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
+			     size_t size, int access);
+
+void *mrx_vmalloc_user(unsigned long size);
+void mrx_vfree(const void *addr);
+
+void mrx_netdev_hold(struct net_device *dev);
+void mrx_netdev_put(struct net_device *dev);
+bool mrx_netdev_running(const struct net_device *dev);
+bool mrx_netdev_up(const struct net_device *dev);
+unsigned int mrx_netdev_mtu(const struct net_device *dev);
+void mrx_netdev_eui64(const struct net_device *dev, u8 *eui);
+bool mrx_netdev_is_vlan(const struct net_device *dev);
+const char *mrx_netdev_name(const struct net_device *dev);
+struct net_device *mrx_netdev_of_notifier(const void *info);
+
+u32 mrx_core_cap_roce_v2(void);
+unsigned int mrx_num_possible_cpus(void);
+int mrx_check_mr_access(struct ib_device *device, unsigned int access);
+bool mrx_device_has_gid(struct ib_device *device, const union ib_gid *gid);
+bool mrx_device_try_get(struct ib_device *device);
+
+bool mrx_ratelimit(void);
+bool mrx_fatal_signal_pending(void);
+void mrx_cond_resched(void);
+
+void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id);
+struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attrs,
+					   u16 id);
+bool mrx_uverbs_attr_is_valid(const struct uverbs_attr_bundle *attrs, u16 id);
+int mrx_uverbs_copy_from(void *to, const struct uverbs_attr_bundle *attrs,
+			 u16 id, size_t size);
+int mrx_uverbs_get_const(u64 *to, const struct uverbs_attr_bundle *attrs, u16 id);
+
+#endif /* MRX_HELPERS_H */

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+
+use super::status::{
+    Completion,
+    Status, //
+};
+use crate::{
+    bindings,
+    rdma::{
+        context::{
+            Mapping,
+            UserContext, //
+        },
+        driver::CqHandle,
+        log::warn_ratelimited,
+        shared_ring::SharedRing,
+        udata::Udata, //
+    },
+};
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLockIrq, //
+    },
+    transmute::AsBytes, //
+};
+
+/// Bytes of an entry, as the provider library expects them.
+const ENTRY_SIZE: usize = 64;
+
+const _: () = assert!(size_of::<bindings::ib_uverbs_wc>() <= ENTRY_SIZE);
+
+/// What the owner wants to be told of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notify {
+    Nothing,
+    Solicited,
+    Any,
+}
+
+/// The ring and the kernel's side of it.
+struct Ring {
+    ring: Arc<SharedRing>,
+    _mapping: Mapping,
+    producer: u32,
+    notify: Notify,
+    overflowed: bool,
+}
+
+/// A completion queue of a process.
+#[pin_data]
+pub struct Cq {
+    #[pin]
+    handle: CqHandle,
+    /// Guards the kernel's index and the request for an event. A leaf, with interrupts off.
+    #[pin]
+    ring: SpinLockIrq<Ring>,
+}
+
+// SAFETY: The structure is plain integers without padding.
+unsafe impl AsBytes for Entry {}
+
+/// An entry as it stands in the ring.
+#[repr(transparent)]
+struct Entry(bindings::ib_uverbs_wc);
+
+impl From<&Completion> for Entry {
+    fn from(c: &Completion) -> Self {
+        let mut wc = bindings::ib_uverbs_wc {
+            wr_id: c.wr_id,
+            status: c.status as u32,
+            opcode: c.done as u32,
+            byte_len: c.byte_len,
+            qp_num: c.qp_num,
+            src_qp: c.src_qp,
+            port_num: 1,
+            ..Default::default()
+        };
+        if let Some(imm) = c.imm {
+            wc.wc_flags = bindings::ib_wc_flags_IB_WC_WITH_IMM;
+            wc.ex.bindgen_union_field = imm;
+        }
+        Self(wc)
+    }
+}
+
+fn make_ring(
+    entries: &mut u32,
+    (context, udata): (UserContext, Udata<'_>),
+) -> Result<(Arc<SharedRing>, Mapping)> {
+    let ring = SharedRing::new(*entries, ENTRY_SIZE)?;
+    let mapping = context.offer(ring.clone())?;
+    udata.respond(&Response(mapping.info()))?;
+    *entries = ring.capacity();
+    Ok((ring, mapping))
+}
+
+/// What the provider library is told of a new ring.
+#[repr(transparent)]
+struct Response(bindings::mminfo);
+
+// SAFETY: The structure is plain integers without padding.
+unsafe impl AsBytes for Response {}
+
+impl Cq {
+    /// Makes a queue of at least `*entries` entries and says how many it has.
+    pub fn new(
+        handle: impl PinInit<CqHandle>,
+        entries: &mut u32,
+        user: (UserContext, Udata<'_>),
+    ) -> Result<Arc<Self>> {
+        let (ring, mapping) = make_ring(entries, user)?;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                handle <- handle,
+                ring <- new_spinlock_irq!(Ring {
+                    ring,
+                    _mapping: mapping,
+                    producer: 0,
+                    notify: Notify::Nothing,
+                    overflowed: false,
+                }, "Cq::ring"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Moves the completions that have not been polled into a ring of another size. `EINVAL` if
+    /// they do not fit.
+    pub fn resize(&self, entries: &mut u32, user: (UserContext, Udata<'_>)) -> Result {
+        let (ring, mapping) = make_ring(entries, user)?;
+        let old = {
+            let mut own = self.ring.lock();
+            let mut from = own.ring.consumer();
+            let waiting = own.ring.distance(from, own.producer);
+            if waiting > ring.capacity() {
+                return Err(EINVAL);
+            }
+            let mut entry = [0u8; ENTRY_SIZE];
+            for to in 0..waiting {
+                own.ring.read(from, &mut entry);
+                ring.write(to, &entry);
+                from = own.ring.next(from);
+            }
+            ring.set_producer(waiting);
+            own.producer = waiting;
+            own.overflowed = false;
+            (
+                core::mem::replace(&mut own.ring, ring),
+                core::mem::replace(&mut own._mapping, mapping),
+            )
+        };
+        drop(old);
+        Ok(())
+    }
+
+    /// Adds a completion, and tells the owner if it asked for that.
+    ///
+    /// A completion that finds the queue full is lost; the owner is told once (IBTA 1.7, 11.6.3.1:
+    /// CQ error).
+    pub fn post(&self, completion: &Completion) {
+        let entry = Entry::from(completion);
+        let (notify, overflow) = {
+            let mut own = self.ring.lock();
+            let next = own.ring.next(own.producer);
+            if next == own.ring.consumer() {
+                (false, !core::mem::replace(&mut own.overflowed, true))
+            } else {
+                own.ring.write(own.producer, entry.as_bytes());
+                own.producer = next;
+                own.ring.set_producer(next);
+                let urgent = completion.solicited || completion.status != Status::Success;
+                let notify = match own.notify {
+                    Notify::Nothing => false,
+                    Notify::Solicited => urgent,
+                    Notify::Any => true,
+                };
+                if notify {
+                    own.notify = Notify::Nothing;
+                }
+                (notify, false)
+            }
+        };
+        if notify {
+            self.handle.completed();
+        }
+        if overflow {
+            warn_ratelimited!("a completion queue overflowed: completions are lost\n");
+            self.handle.overflowed();
+        }
+    }
+
+    /// Asks for an event; see [`Driver::request_notify`](crate::rdma::driver::Driver).
+    pub fn request_notify(&self, solicited_only: bool, report_missed: bool) -> bool {
+        let mut own = self.ring.lock();
+        own.notify = match own.notify {
+            Notify::Any => Notify::Any,
+            _ if solicited_only => Notify::Solicited,
+            _ => Notify::Any,
+        };
+        report_missed && own.ring.consumer() != own.producer
+    }
+
+    /// Ends the queue: nobody is told of anything any more.
+    pub fn close(&self) {
+        self.handle.close();
+    }
+}

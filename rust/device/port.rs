@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device on its interface: its attributes, its addresses, its state.
+
+use super::qp::{
+    QpTable,
+    FIRST_QPN,
+    QPN_END, //
+};
+use super::wqe::{
+    MAX_MESSAGE,
+    MAX_SGE, //
+};
+use crate::{
+    bindings,
+    rdma::{
+        driver::{
+            DeviceAttr,
+            DeviceHandle,
+            PortAttr, //
+        },
+        id_table::IdTable,
+        log::warn_ratelimited,
+        mr::{
+            key::INDEX_END,
+            region::{
+                self,
+                RegionTable, //
+            },
+        },
+        netdev::{
+            NetDevice,
+            Watcher, //
+        },
+        registration::unregister_later, //
+    },
+};
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        global_lock,
+        Arc, //
+    }, //
+};
+
+/// The most work requests of a queue.
+pub const MAX_WR: u32 = 1 << 14;
+/// The most entries of a completion queue.
+pub const MAX_CQE: u32 = 1 << 20;
+
+/// The prefix of names by which the stock provider library knows the device.
+const NAME_PREFIX: &[u8] = b"rxe";
+
+/// A device.
+#[pin_data]
+pub struct Port {
+    #[pin]
+    handle: DeviceHandle,
+    netdev: NetDevice,
+    /// Whether the interface can send; follows the interface.
+    running: Atomic<u32>,
+    regions: Arc<RegionTable>,
+    qps: Arc<QpTable>,
+}
+
+global_lock! {
+    // SAFETY: Initialised by `Globals::new`, before anything else of the module runs.
+    unsafe(uninit) static PORTS: Mutex<KVec<Arc<Port>>> = KVec::new();
+}
+
+global_lock! {
+    // SAFETY: As above.
+    unsafe(uninit) static QPS: Mutex<Option<Arc<QpTable>>> = None;
+}
+
+/// How often addresses have changed, on any device.
+static ADDRESS_GENERATION: Atomic<u32> = Atomic::new(0);
+
+/// How often addresses have changed, on any device. What was found out about addresses holds as
+/// long as this stays.
+pub fn address_generation() -> u32 {
+    ADDRESS_GENERATION.load(Acquire)
+}
+
+/// What all devices share. To be dropped after the last of them has gone.
+pub struct Globals(());
+
+impl Globals {
+    /// Prepares what all devices share.
+    ///
+    /// # Safety
+    ///
+    /// Called once, before any other function of this file.
+    pub unsafe fn new() -> Result<Self> {
+        // SAFETY: By the requirements of this function.
+        unsafe {
+            PORTS.init();
+            QPS.init();
+        }
+        let table = Arc::pin_init(IdTable::new(FIRST_QPN..QPN_END, FIRST_QPN), GFP_KERNEL)?;
+        *QPS.lock() = Some(table);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Globals {
+    fn drop(&mut self) {
+        *QPS.lock() = None;
+        *PORTS.lock() = KVec::new();
+    }
+}
+
+impl Port {
+    /// Makes a device on `netdev`. `EPERM` on a VLAN, whose addresses belong to the interface below
+    /// it; `EEXIST` if there is one already.
+    pub fn new(
+        handle: impl PinInit<DeviceHandle>,
+        netdev: NetDevice,
+        name: &CStr,
+    ) -> Result<Arc<Self>> {
+        if netdev.is_vlan() {
+            warn_ratelimited!("a link needs an interface that is no VLAN\n");
+            return Err(EPERM);
+        }
+        if PORTS.lock().iter().any(|port| port.netdev == netdev) {
+            netdev.with_name(|on| warn_ratelimited!("there is a link on {} already\n", on));
+            return Err(EEXIST);
+        }
+        if !name.to_bytes().starts_with(NAME_PREFIX) {
+            pr_warn!(
+                "{}: stock libibverbs finds its provider by the name and ignores this device; names that start with \"rxe\" work\n",
+                name
+            );
+        }
+        let qps = QPS.lock().as_ref().cloned().ok_or(ENODEV)?;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                handle <- handle,
+                running: Atomic::new(u32::from(netdev.is_running())),
+                netdev,
+                regions: Arc::pin_init(region::new_table(), GFP_KERNEL)?,
+                qps,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The way back to the core's device.
+    pub fn handle(&self) -> &DeviceHandle {
+        &self.handle
+    }
+
+    /// The interface.
+    pub fn netdev(&self) -> &NetDevice {
+        &self.netdev
+    }
+
+    /// The regions of the device.
+    pub fn regions(&self) -> &Arc<RegionTable> {
+        &self.regions
+    }
+
+    /// The queue pairs of all devices.
+    pub fn qps(&self) -> &Arc<QpTable> {
+        &self.qps
+    }
+
+    /// Whether the interface can send.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.running.load(Relaxed) != 0
+    }
+
+    /// Whether `gid` is an address of this device.
+    pub fn owns_gid(&self, gid: &[u8; 16]) -> bool {
+        self.handle.owns_gid(gid)
+    }
+
+    /// Notes that what was known of addresses is void.
+    pub fn addresses_changed(&self) {
+        ADDRESS_GENERATION.fetch_add(1, kernel::sync::atomic::Full);
+    }
+
+    /// Makes the device known to others.
+    pub fn attach(self: &Arc<Self>) {
+        // Without memory the device is not found by its interface's events; it still works.
+        if PORTS.lock().push(self.clone(), GFP_KERNEL).is_err() {
+            pr_warn!("no memory to watch an interface\n");
+        }
+    }
+
+    /// Makes the device unknown to others.
+    pub fn detach(self: &Arc<Self>) {
+        PORTS.lock().retain(|port| !Arc::ptr_eq(port, self));
+    }
+
+    /// Calls `f` for each device.
+    pub fn for_each(mut f: impl FnMut(&Arc<Self>)) {
+        for port in PORTS.lock().iter() {
+            f(port);
+        }
+    }
+
+    /// Fills the device's attributes.
+    pub fn describe(&self, attr: &mut DeviceAttr) {
+        attr.vendor_id = 0x00ff_ffff;
+        attr.max_mr_size = u64::MAX;
+        attr.page_size_cap = 0xffff_f000;
+        attr.max_qp = (1 << 20) as u32;
+        attr.max_qp_wr = MAX_WR as u32;
+        attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
+                | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
+                | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT)
+            as u64;
+        attr.kernel_cap_flags =
+            u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        attr.max_send_sge = MAX_SGE as u32;
+        attr.max_recv_sge = MAX_SGE as u32;
+        attr.max_sge_rd = MAX_SGE as u32;
+        attr.max_cq = (1 << 20) as u32;
+        attr.max_cqe = MAX_CQE as u32;
+        attr.max_mr = INDEX_END as u32;
+        attr.max_pd = (1 << 20) as u32;
+        attr.max_qp_rd_atom = u32::from(super::attrs::MAX_READS);
+        attr.max_qp_init_rd_atom = u32::from(super::attrs::MAX_READS);
+        attr.max_res_rd_atom = 0x3f000;
+        attr.max_fast_reg_page_list_len = 512;
+        attr.max_pkeys = 1;
+        attr.local_ca_ack_delay = 15;
+        attr.sys_image_guid = self.netdev.eui64().to_be();
+        attr.hw_ver = 0;
+    }
+
+    /// Fills the port's attributes.
+    pub fn describe_port(&self, attr: &mut PortAttr) {
+        let up = self.netdev.is_running();
+        attr.state = if up {
+            bindings::ib_port_state_IB_PORT_ACTIVE
+        } else {
+            bindings::ib_port_state_IB_PORT_DOWN
+        };
+        attr.phys_state = match (up, self.netdev.is_up()) {
+            (true, _) => bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP,
+            (false, true) => bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_POLLING,
+            (false, false) => bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED,
+        } as u8;
+        attr.max_mtu = bindings::ib_mtu_IB_MTU_4096;
+        attr.active_mtu = match self.netdev.mtu().saturating_sub(HEADERS) {
+            0..512 => bindings::ib_mtu_IB_MTU_256,
+            512..1024 => bindings::ib_mtu_IB_MTU_512,
+            1024..2048 => bindings::ib_mtu_IB_MTU_1024,
+            2048..4096 => bindings::ib_mtu_IB_MTU_2048,
+            _ => bindings::ib_mtu_IB_MTU_4096,
+        };
+        attr.gid_tbl_len = 1024;
+        attr.port_cap_flags = PORT_CM_SUP;
+        attr.max_msg_sz = MAX_MESSAGE as u32;
+        attr.pkey_tbl_len = 1;
+        attr.max_vl_num = 1;
+        attr.active_width = bindings::ib_port_width_IB_WIDTH_4X as u8;
+        attr.active_speed = bindings::ib_port_speed_IB_SPEED_QDR as u16;
+    }
+}
+
+/// `IB_PORT_CM_SUP`: the port takes part in communication management.
+const PORT_CM_SUP: u32 = 1 << 16;
+
+/// Bytes that RoCE v2 would put around a payload: IPv6, UDP, base and extended transport headers,
+/// checksum.
+const HEADERS: u32 = 80;
+
+/// Follows the interfaces of the devices.
+pub struct PortWatcher;
+
+impl Watcher for PortWatcher {
+    fn unregistering(dev: &NetDevice) {
+        Port::for_each(|port| {
+            if port.netdev == *dev {
+                port.running.store(0, Release);
+                unregister_later(port.as_ref());
+            }
+        });
+    }
+
+    fn changed(dev: &NetDevice) {
+        Port::for_each(|port| {
+            if port.netdev == *dev {
+                port.running.store(u32::from(dev.is_running()), Release);
+            }
+        });
+    }
+}

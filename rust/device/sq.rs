@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue of a queue pair, and what its execution needs at hand.
+
+use super::wqe::{
+    RawRecv,
+    RawSend,
+    RawSge,
+    SendLimits,
+    MAX_SGE,
+    SEND_HEADER, //
+};
+use crate::rdma::{
+    context::{
+        Mapping,
+        UserContext, //
+    },
+    mr::window::Window,
+    shared_ring::SharedRing, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Attempts that are left before a request fails.
+#[derive(Clone, Copy, Default)]
+pub struct Attempts {
+    /// While the other side does not answer.
+    pub unanswered: u8,
+    /// While the other side has no receive posted.
+    pub not_ready: u8,
+}
+
+/// Where the other side was found, and in which generation of addresses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The queue pair.
+    pub qp_num: u32,
+    /// The table of addresses was this old.
+    pub generation: u32,
+}
+
+/// Sends that a process has posted.
+///
+/// Everything that executing a request needs is allocated here once.
+pub struct SendQueue {
+    ring: Arc<SharedRing>,
+    mapping: Mapping,
+    consumer: u32,
+    limits: SendLimits,
+    /// The request that is being executed.
+    pub wqe: KBox<RawSend>,
+    /// The receive of the other side that it goes into.
+    pub recv: KBox<RawRecv>,
+    /// The local bytes.
+    pub local: KVec<Window>,
+    /// The bytes of the other side.
+    pub remote: KVec<Window>,
+    /// For the request at the head, once it had to wait.
+    pub attempts: Option<Attempts>,
+    /// Where the other side was found last.
+    pub route: Option<Route>,
+}
+
+impl SendQueue {
+    /// Makes a queue of at least `max_wr` requests, of up to `max_sge` elements or `max_inline`
+    /// bytes of inline data.
+    pub fn new(context: UserContext, max_wr: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
+        let sge_bytes = (max_sge as usize)
+            .checked_mul(size_of::<RawSge>())
+            .ok_or(EINVAL)?;
+        let payload = sge_bytes.max(max_inline as usize);
+        if payload > MAX_SGE * size_of::<RawSge>() {
+            return Err(EINVAL);
+        }
+        let payload = payload.next_multiple_of(size_of::<RawSge>());
+        let ring = SharedRing::new(max_wr, SEND_HEADER + payload)?;
+        let mapping = context.offer(ring.clone())?;
+        Ok(Self {
+            ring,
+            mapping,
+            consumer: 0,
+            limits: SendLimits {
+                max_sge: (payload / size_of::<RawSge>()) as u32,
+                max_inline: payload as u32,
+            },
+            wqe: KBox::new(RawSend::default(), GFP_KERNEL_ACCOUNT)?,
+            recv: KBox::new(RawRecv::default(), GFP_KERNEL_ACCOUNT)?,
+            local: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
+            remote: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
+            attempts: None,
+            route: None,
+        })
+    }
+
+    /// What the process needs to map the queue.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Requests that fit.
+    pub fn capacity(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// What a request may have.
+    pub fn limits(&self) -> SendLimits {
+        self.limits
+    }
+
+    /// Copies the request at the head out of the ring. Returns whether there is one.
+    pub fn peek(&mut self) -> bool {
+        if self.ring.producer() == self.consumer {
+            return false;
+        }
+        self.ring.read_into(self.consumer, &mut *self.wqe);
+        true
+    }
+
+    /// The inline data of the request at the head. The process may change it at any time.
+    pub fn inline_data(&self) -> *const u8 {
+        self.ring.slot(self.consumer).wrapping_add(SEND_HEADER)
+    }
+
+    /// Says that the request at the head is done with.
+    pub fn pop(&mut self) {
+        self.local.clear();
+        self.remote.clear();
+        self.attempts = None;
+        self.consumer = self.ring.next(self.consumer);
+        self.ring.set_consumer(self.consumer);
+    }
+
+    /// Forgets everything that was posted, without a completion.
+    pub fn discard(&mut self) {
+        self.consumer = self.ring.producer();
+        self.ring.set_consumer(self.consumer);
+        self.attempts = None;
+    }
+
+    /// Starts anew.
+    pub fn reset(&mut self) {
+        self.consumer = 0;
+        self.ring.set_consumer(0);
+        self.ring.set_producer(0);
+        self.attempts = None;
+        self.route = None;
+    }
+}

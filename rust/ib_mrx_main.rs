@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions that mainline RDMA lacks, and a software RDMA device that executes them.
+//!
+//! - [`bindings`]: the C interfaces.
+//! - [`rdma`]: safe abstractions over them, and the services of the product.
+//! - [`device`]: the device, which uses all of it.
+
+// The modules are laid out as they would stand in crates of their own, where `pub` is `pub`.
+#![allow(unreachable_pub)]
+
+use kernel::prelude::*;
+
+mod bindings;
+mod device;
+#[path = "kernel/rdma/mod.rs"]
+mod rdma;
+
+use device::port::{
+    Globals,
+    Port,
+    PortWatcher, //
+};
+use rdma::{
+    netdev::Notifier,
+    registration::Registration, //
+};
+
+module! {
+    type: MrxModule,
+    name: "ib_mrx",
+    authors: ["The mrx authors"],
+    description: "Non-contiguous and peer memory regions for RDMA",
+    license: "GPL",
+    alias: ["rdma-link-mrx"],
+}
+
+/// What lives as long as the module. Dropped in this order: no more events of interfaces, then no
+/// more devices, then what they shared.
+#[pin_data]
+struct MrxModule {
+    #[pin]
+    _watcher: Notifier<PortWatcher>,
+    #[pin]
+    _registration: Registration<Port>,
+    _globals: Globals,
+}
+
+impl kernel::InPlaceModule for MrxModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        // SAFETY: A module is initialised once, and this is the first thing that it does.
+        let globals = unsafe { Globals::new() };
+        rdma::mr::create::extend::<Port>();
+        try_pin_init!(Self {
+            _globals: globals?,
+            _registration <- Registration::new(),
+            _watcher <- Notifier::new(),
+        })
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA: safe abstractions over `ib_core` and `ib_uverbs`, and the services built on them.
+//!
+//! Abstractions:
+//!
+//! - [`driver`]: what a software driver implements; [`ops`] makes the core's table from it,
+//!   [`registration`] brings devices to life.
+//! - [`object`]: states of objects that the core allocates, and the way back to them.
+//! - [`context`], [`udata`], [`shared_ring`]: what a process maps, sends and shares.
+//! - [`umem`]: pinned user memory.
+//! - [`uverbs`]: methods of the ioctl tree.
+//! - [`netdev`]: interfaces, and what happens to them.
+//! - [`gate`], [`id_table`], [`work`], [`task`], [`log`]: ends of access, numbers, later, manners.
+//!
+//! Services, which know no particular device:
+//!
+//! - [`mr`]: memory regions with attributes, and layouts over them.
+
+pub mod context;
+pub mod driver;
+pub mod gate;
+pub mod id_table;
+pub mod mr;
+pub mod log;
+pub mod netdev;
+pub mod object;
+mod ops;
+pub mod registration;
+pub mod shared_ring;
+pub mod task;
+pub mod udata;
+pub mod umem;
+pub mod uverbs;
+pub mod work;

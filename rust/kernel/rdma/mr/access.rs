@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a region may be used for.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//! (`enum ib_access_flags`)
+
+use crate::bindings;
+
+/// A set of access rights and properties (`IB_ACCESS_*`, `IB_ZERO_BASED`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Access(u32);
+
+impl Access {
+    /// Reading locally, which every region allows.
+    pub const LOCAL_READ: Self = Self(0);
+    /// Writing by a local work request.
+    pub const LOCAL_WRITE: Self = Self(bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
+    /// Writing by a request of the other side.
+    pub const REMOTE_WRITE: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE);
+    /// Reading by a request of the other side.
+    pub const REMOTE_READ: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_READ);
+    /// Atomic operations of the other side.
+    pub const REMOTE_ATOMIC: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
+    /// The region is addressed from zero instead of from its first virtual address.
+    pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
+
+    /// Everything that lets somebody reach bytes.
+    const RIGHTS: u32 = Self::LOCAL_WRITE.0
+        | Self::REMOTE_WRITE.0
+        | Self::REMOTE_READ.0
+        | Self::REMOTE_ATOMIC.0;
+
+    /// What regions of host memory can have. `IB_ACCESS_OPTIONAL` may be ignored by rule.
+    pub const SUPPORTED: Self = Self(
+        Self::RIGHTS
+            | Self::ZERO_BASED.0
+            | bindings::ib_access_flags_IB_ACCESS_MW_BIND
+            | bindings::ib_access_flags_IB_ACCESS_HUGETLB
+            | bindings::ib_access_flags_IB_ACCESS_OPTIONAL,
+    );
+
+    /// The set of the C flags `bits`.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The C flags.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether everything in `other` is in this set.
+    pub const fn includes(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets together.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Only the rights, without the properties.
+    pub const fn rights(self) -> Self {
+        Self(self.0 & Self::RIGHTS)
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions: named stretches of memory that work requests may reach.
+//!
+//! - [`access`], [`key`]: what a region may be used for, and by what it is named.
+//! - [`memory`]: the bytes of a region that has some of its own.
+//! - [`layout`]: arithmetic of regions that are made of pieces of others.
+//! - [`region`]: a region, from its registration to its end.
+//! - [`binding`]: setting a layout on a region, and the rules for it.
+//! - [`window`], [`stream`]: the part of a region that a work request names, and the contiguous
+//!   stretches of kernel memory that it consists of.
+//! - [`create`]: `ib_create_mr` and `ib_destroy_mr`.
+//! - [`methods`]: all of it in the uverbs tree.
+//!
+//! # Life of a region
+//!
+//! A region is owned by its entry in the [`region::RegionTable`] of its device, which
+//! deregistration removes. Others hold references: layouts that were set over the region, which
+//! are counted as users and make deregistration fail; and work requests, for as long as they
+//! execute. Deregistration takes the memory away first (see [`Guarded`](super::gate::Guarded)), so
+//! that the references that are left reach nothing.
+//!
+//! # Locks
+//!
+//! [`region::Domain::layouts`] guards who uses whom, and is held while a layout is set and while a
+//! region is deregistered. Inside of it: the region's own lock, which guards its key and layout
+//! and is a leaf. Neither is held while bytes are copied.
+
+pub mod access;
+pub mod binding;
+pub mod create;
+pub mod key;
+pub mod layout;
+pub mod memory;
+pub mod methods;
+pub mod region;
+pub mod stream;
+pub mod window;

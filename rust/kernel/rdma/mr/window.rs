@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The part of a region that a work request names.
+
+use super::{
+    access::Access,
+    binding::Bound,
+    key::Key,
+    region::{
+        Domain,
+        Region, //
+    },
+};
+use kernel::sync::Arc;
+
+/// Why a work request cannot reach what it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessError {
+    /// No region has the key.
+    NoSuchKey,
+    /// The region belongs to another protection domain.
+    OtherDomain,
+    /// The region does not allow it.
+    NotAllowed,
+    /// Some byte is outside of the region.
+    OutOfBounds,
+    /// The memory has been taken away meanwhile.
+    Revoked,
+}
+
+/// Bytes of a region that have been checked, but not looked for yet.
+///
+/// The layout, if any, is the one that stood when the window was made: a transfer sees the old or
+/// the new one, never both.
+pub struct Window {
+    pub(super) region: Arc<Region>,
+    pub(super) bound: Option<Arc<Bound>>,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
+
+impl Domain {
+    /// The window of `length` bytes at `addr` of the region that `key` names, for a use that needs
+    /// `access`.
+    #[inline]
+    pub fn window(
+        self: &Arc<Self>,
+        key: Key,
+        addr: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<Window, AccessError> {
+        let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
+        let (bound, base, end) = {
+            let state = region.state.lock();
+            if state.key != key || state.ended {
+                return Err(AccessError::NoSuchKey);
+            }
+            if !Arc::ptr_eq(region.domain(), self) {
+                return Err(AccessError::OtherDomain);
+            }
+            if !state.access.includes(access) {
+                return Err(AccessError::NotAllowed);
+            }
+            let zero_based = state.access.includes(Access::ZERO_BASED);
+            let base = if zero_based { 0 } else { state.iova };
+            let end = match &state.bound {
+                Some(bound) => bound.layout().length().0,
+                None => region.own_length(),
+            };
+            (state.bound.clone(), base, end)
+        };
+        let offset = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
+        if offset > end || length > end - offset {
+            return Err(AccessError::OutOfBounds);
+        }
+        Ok(Window {
+            region,
+            bound,
+            offset,
+            length,
+        })
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rings of work requests and completions in memory that a process maps.
+//!
+//! C header: [`include/uapi/rdma/rdma_user_rxe.h`](srctree/include/uapi/rdma/rdma_user_rxe.h)
+//! (`struct rxe_queue_buf`)
+//!
+//! Everything in a ring may change at any moment, by the hand of a hostile process. The kernel
+//! keeps its own index and sizes in memory of its own, masks the index of the other side, and
+//! copies an entry out once before it looks at it.
+
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    },
+    transmute::{
+        AsBytes,
+        FromBytes, //
+    }, //
+};
+
+const HEADER: usize = core::mem::offset_of!(bindings::rxe_queue_buf, data);
+
+/// A ring of entries of one size, of which one slot always stays free.
+///
+/// # Invariants
+///
+/// `base` is the start of `len` bytes from `vmalloc_user`, which begin with a
+/// `struct rxe_queue_buf`; `HEADER + ((mask + 1) << entry_shift) <= len`.
+pub struct SharedRing {
+    base: NonNull<u8>,
+    len: usize,
+    entry_shift: u32,
+    mask: u32,
+}
+
+// SAFETY: The memory is owned by the ring and is not tied to a thread.
+unsafe impl Send for SharedRing {}
+// SAFETY: Indices are accessed atomically; the contents of slots are bytes that are copied as
+// such, since user space may write to them at any time whatever the kernel does.
+unsafe impl Sync for SharedRing {}
+
+impl SharedRing {
+    /// Makes a ring with room for at least `entries` entries of `entry_size` bytes.
+    ///
+    /// `EINVAL` if that overflows, `ENOMEM` if there is no memory.
+    pub fn new(entries: u32, entry_size: usize) -> Result<Arc<Self>> {
+        let slots = entries
+            .checked_add(1)
+            .and_then(u32::checked_next_power_of_two)
+            .ok_or(EINVAL)?;
+        let entry_shift = entry_size
+            .checked_next_power_of_two()
+            .ok_or(EINVAL)?
+            .trailing_zeros();
+        let len = (slots as usize)
+            .checked_mul(1 << entry_shift)
+            .and_then(|bytes| bytes.checked_add(HEADER + PAGE_SIZE - 1))
+            .ok_or(EINVAL)?
+            & !(PAGE_SIZE - 1);
+        // SAFETY: Plain allocation of zeroed memory.
+        let base = unsafe { bindings::mrx_vmalloc_user(len) };
+        let base = NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?;
+        // INVARIANT: As computed above.
+        let ring = Self {
+            base,
+            len,
+            entry_shift,
+            mask: slots - 1,
+        };
+        let header = base.cast::<bindings::rxe_queue_buf>().as_ptr();
+        // SAFETY: The header is within the fresh allocation, which nobody else knows of yet.
+        unsafe {
+            (*header).log2_elem_size = entry_shift;
+            (*header).index_mask = ring.mask;
+        }
+        Ok(Arc::new(ring, GFP_KERNEL)?)
+    }
+
+    /// Entries that fit at a time.
+    pub fn capacity(&self) -> u32 {
+        self.mask
+    }
+
+    /// Bytes of an entry.
+    pub fn entry_size(&self) -> usize {
+        1 << self.entry_shift
+    }
+
+    /// Bytes of the whole ring, a multiple of the page size.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    fn index(&self, offset: usize) -> &Atomic<u32> {
+        // SAFETY: The header is aligned and lives as long as the ring. The other accesses in the
+        // kernel are through this function; those of user space do not concern the memory model.
+        unsafe { Atomic::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    fn producer_index(&self) -> &Atomic<u32> {
+        self.index(core::mem::offset_of!(
+            bindings::rxe_queue_buf,
+            producer_index
+        ))
+    }
+
+    fn consumer_index(&self) -> &Atomic<u32> {
+        self.index(core::mem::offset_of!(
+            bindings::rxe_queue_buf,
+            consumer_index
+        ))
+    }
+
+    /// Where the other side will write next.
+    #[inline]
+    pub fn producer(&self) -> u32 {
+        self.producer_index().load(Acquire) & self.mask
+    }
+
+    /// What the other side will read next.
+    #[inline]
+    pub fn consumer(&self) -> u32 {
+        self.consumer_index().load(Acquire) & self.mask
+    }
+
+    /// Tells the other side how far has been written.
+    #[inline]
+    pub fn set_producer(&self, index: u32) {
+        self.producer_index().store(index & self.mask, Release);
+    }
+
+    /// Tells the other side how far has been read.
+    #[inline]
+    pub fn set_consumer(&self, index: u32) {
+        self.consumer_index().store(index & self.mask, Release);
+    }
+
+    /// The index after `index`.
+    #[inline]
+    pub fn next(&self, index: u32) -> u32 {
+        index.wrapping_add(1) & self.mask
+    }
+
+    /// How far `to` is ahead of `from`, in entries.
+    pub fn distance(&self, from: u32, to: u32) -> u32 {
+        to.wrapping_sub(from) & self.mask
+    }
+
+    /// The address of a slot, for copying.
+    #[inline]
+    pub fn slot(&self, index: u32) -> *mut u8 {
+        let offset = HEADER + (((index & self.mask) as usize) << self.entry_shift);
+        // SAFETY: By the type invariant the slot is within the allocation.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// Copies the first bytes of a slot, as many as fit in `out` and are in the slot.
+    #[inline]
+    pub fn read(&self, index: u32, out: &mut [u8]) {
+        let len = out.len().min(self.entry_size());
+        // SAFETY: Both ranges are valid for `len` bytes. User space may write meanwhile; whatever
+        // mixture of bytes arrives is valid for `u8` and is checked after the copy.
+        unsafe { core::ptr::copy_nonoverlapping(self.slot(index), out.as_mut_ptr(), len) };
+    }
+
+    /// Copies the first bytes of a slot into `out`, as [`SharedRing::read`].
+    #[inline]
+    pub fn read_into<T: FromBytes + AsBytes>(&self, index: u32, out: &mut T) {
+        let bytes = (&raw mut *out).cast::<u8>();
+        // SAFETY: Any bytes make a `T`, and it has no others, so it may be seen as bytes.
+        self.read(index, unsafe {
+            core::slice::from_raw_parts_mut(bytes, size_of::<T>())
+        });
+    }
+
+    /// Fills the first bytes of a slot.
+    #[inline]
+    pub fn write(&self, index: u32, data: &[u8]) {
+        let len = data.len().min(self.entry_size());
+        // SAFETY: As in `read`, the other way.
+        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), self.slot(index), len) };
+    }
+}
+
+impl Drop for SharedRing {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `vmalloc_user`. Pages that a process still maps hold references
+        // of their own.
+        unsafe { bindings::mrx_vfree(self.base.as_ptr().cast()) };
+    }
+}
