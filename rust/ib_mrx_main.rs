@@ -50,6 +50,7 @@ impl kernel::InPlaceModule for MrxModule {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         // SAFETY: A module is initialised once, and this is the first thing that it does.
         let globals = unsafe { Globals::new() };
+        rdma::copy::calibrate();
         rdma::mr::create::extend::<Port>();
         try_pin_init!(Self {
             _globals: globals?,

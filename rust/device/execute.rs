@@ -107,6 +107,7 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
     let done = match request.operation {
         Ok(Operation::Write { .. }) => Done::RdmaWrite,
         Ok(Operation::Read { .. }) => Done::RdmaRead,
+        Ok(Operation::Bind { .. }) => Done::Bind,
         Ok(Operation::Send { .. }) | Err(_) => Done::Send,
     };
     let fatal = |status| {
@@ -191,6 +192,11 @@ impl Transfer<'_> {
             Operation::Send { imm } => self.send(imm),
             Operation::Write { remote, imm } => self.write(remote, imm),
             Operation::Read { remote } => self.read(remote),
+            Operation::Bind { key } => self
+                .qp
+                .domain
+                .bind(key)
+                .map_err(|_| Failure::Fatal(Status::BindError)),
         }
     }
 

@@ -16,6 +16,8 @@ pub enum Status {
     LocalLength = bindings::ib_wc_status_IB_WC_LOC_LEN_ERR,
     /// The request itself makes no sense on this queue pair.
     LocalQpOperation = bindings::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
+    /// There is nothing to bind, or the region is in use.
+    BindError = bindings::ib_wc_status_IB_WC_MW_BIND_ERR,
     /// A local key, or what it names, does not allow it.
     LocalProtection = bindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
     /// The queue pair broke before it was its turn.
@@ -42,6 +44,8 @@ pub enum Done {
     RdmaWrite = bindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
     /// Remote memory was read.
     RdmaRead = bindings::ib_wc_opcode_IB_WC_RDMA_READ,
+    /// A layout was bound: `IBV_WC_DRIVER1` of libibverbs, the twin of `IBV_WR_DRIVER1`.
+    Bind = 135,
     /// A message was received.
     Recv = bindings::ib_wc_opcode_IB_WC_RECV,
     /// Memory was written by the other side, which sent a word along.

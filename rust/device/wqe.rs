@@ -166,12 +166,20 @@ pub enum Operation {
         /// A word for the next receive of the other side.
         imm: Option<u32>,
     },
+    /// The layout that waits on a region is to stand from now on.
+    Bind {
+        /// The region.
+        key: Key,
+    },
     /// Bytes out of the other side's memory.
     Read {
         /// Where from.
         remote: Remote,
     },
 }
+
+/// `IBV_WR_DRIVER1` of libibverbs, which `mrx.h` names `IBV_WR_BIND_MR`.
+const DRIVER1: u32 = 11;
 
 /// Where the local bytes are.
 #[derive(Clone, Copy)]
@@ -236,6 +244,10 @@ impl RawSend {
             },
             bindings::ib_wr_opcode_IB_WR_RDMA_READ => Operation::Read {
                 remote: self.remote(),
+            },
+            DRIVER1 => Operation::Bind {
+                // The first element names the region; its address and length mean nothing.
+                key: Key::from_raw(self.sges.first().map_or(0, |sge| sge.lkey)),
             },
             _ => return Err(Status::LocalQpOperation),
         })

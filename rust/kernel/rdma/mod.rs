@@ -18,6 +18,7 @@
 //! - [`mr`]: memory regions with attributes, and layouts over them.
 
 pub mod context;
+pub mod copy;
 pub mod driver;
 pub mod gate;
 pub mod id_table;

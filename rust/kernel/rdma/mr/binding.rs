@@ -12,13 +12,20 @@
 //! - The region keeps its keys if the new layout has the shape of the one before it; else it gets
 //!   new ones, and the old ones are void at once.
 //! - When anything is refused, nothing has changed.
+//! - A layout can be staged instead: it uses its sources from then on, and stands when a bind work
+//!   request executes. The new key, if any, is known at once and valid from then on.
 
 use super::{
     access::Access,
     key::Key,
     layout::{
+        ByteLength,
         ByteOffset,
+        Dimension,
+        InterleavedEntry,
         Layout,
+        RepeatCount,
+        SgItem,
         Source, //
     },
     region::{
@@ -38,20 +45,102 @@ use kernel::{
 /// A layout of regions.
 pub type RegionLayout = Layout<Arc<Region>>;
 
-/// What decides whether a region can keep its keys.
-#[derive(PartialEq, Eq, Clone)]
-pub enum Shape {
-    /// A list of as many ranges.
-    Sg {
-        /// Their number.
-        ranges: u32,
+/// A layout as a caller describes it.
+pub enum Description {
+    /// The concatenation of ranges.
+    Sg(KVVec<NamedRange>),
+    /// Data of several patterns, taken in turn.
+    Interleaved {
+        /// The patterns.
+        entries: KVVec<NamedPattern>,
+        /// Their dimensions, those of the first entry first.
+        dimensions: KVVec<Dimension>,
     },
 }
 
-/// A layout that stands on a region.
+/// An entry of an interleaved layout, as a caller describes it.
+#[derive(Clone, Copy)]
+pub struct NamedPattern {
+    /// The first datum.
+    pub first: NamedRange,
+    /// Data that a turn takes.
+    pub repeat: u32,
+    /// How many of the list of dimensions are this entry's.
+    pub dimensions: u32,
+}
+
+impl Description {
+    fn descriptors(&self) -> usize {
+        match self {
+            Self::Sg(ranges) => ranges.len(),
+            Self::Interleaved { entries, .. } => entries.len(),
+        }
+    }
+
+    /// Whether a region can go from one to the other and keep its keys: what takes room is the
+    /// same.
+    fn has_shape_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Sg(a), Self::Sg(b)) => a.len() == b.len(),
+            (
+                Self::Interleaved { entries: a, .. },
+                Self::Interleaved { entries: b, .. },
+            ) => {
+                let shape = |e: &NamedPattern| (e.repeat, e.dimensions);
+                a.iter().map(shape).eq(b.iter().map(shape))
+            }
+            _ => false,
+        }
+    }
+
+    fn build(&self, resolver: &mut Resolver<'_>) -> Result<RegionLayout> {
+        match self {
+            Self::Sg(ranges) => {
+                let mut items = KVVec::with_capacity(ranges.len(), GFP_KERNEL_ACCOUNT)?;
+                for range in ranges {
+                    let (source, offset) = resolver.resolve(range)?;
+                    let item = SgItem {
+                        source,
+                        offset,
+                        length: ByteLength(range.length),
+                    };
+                    items.push(item, GFP_KERNEL_ACCOUNT)?;
+                }
+                Ok(Layout::sg(&items)?)
+            }
+            Self::Interleaved {
+                entries,
+                dimensions,
+            } => {
+                let mut patterns = KVVec::with_capacity(entries.len(), GFP_KERNEL_ACCOUNT)?;
+                let mut left: &[Dimension] = dimensions;
+                for entry in entries {
+                    let count = entry.dimensions as usize;
+                    let (own, rest) = left.split_at_checked(count).ok_or(EINVAL)?;
+                    left = rest;
+                    let (source, offset) = resolver.resolve(&entry.first)?;
+                    let pattern = InterleavedEntry {
+                        source,
+                        offset,
+                        length: ByteLength(entry.first.length),
+                        repeat: RepeatCount(entry.repeat),
+                        dimensions: own,
+                    };
+                    patterns.push(pattern, GFP_KERNEL_ACCOUNT)?;
+                }
+                if !left.is_empty() {
+                    return Err(EINVAL);
+                }
+                Ok(Layout::interleaved(&patterns)?)
+            }
+        }
+    }
+}
+
+/// A layout that stands on a region, or is about to.
 pub struct Bound {
-    pub(super) layout: Arc<RegionLayout>,
-    shape: Shape,
+    layout: Arc<RegionLayout>,
+    description: Description,
     sources: Sources,
 }
 
@@ -61,15 +150,22 @@ impl Bound {
         self.sources.release();
     }
 
-    /// How the layout was described.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
+    /// As it was described.
+    pub fn description(&self) -> &Description {
+        &self.description
     }
 
     /// The layout.
     pub fn layout(&self) -> &Arc<RegionLayout> {
         &self.layout
     }
+}
+
+/// A layout that waits for a bind work request.
+pub(super) struct Staged {
+    pub(super) bound: Arc<Bound>,
+    /// What the region will be named by.
+    key: Key,
 }
 
 /// The regions that a layout names. One may occur several times, and is then used as often.
@@ -168,38 +264,52 @@ impl Resolver<'_> {
     }
 }
 
+/// When a layout that is being set begins to stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At once.
+    Now,
+    /// When a bind work request executes; see [`Domain::bind`].
+    WithWorkRequest,
+}
+
 impl Region {
-    /// Sets a layout of the given shape, which `build` makes; returns the key from now on.
+    /// Sets a layout; returns the key that names the region as soon as the layout stands.
+    ///
+    /// A layout that waits for its bind work request is given up by this.
     ///
     /// `EBUSY` if a layout refers to this region, `ENOENT` if it has been deregistered, `ESTALE`
     /// if its key would change and `keep_key` is set, `EOPNOTSUPP` if there are more descriptors
-    /// than the region was made for, and whatever `build` returns.
+    /// than the region was made for; the errors of [`Resolver::resolve`] and of the layout.
     pub fn set_layout(
         self: &Arc<Self>,
-        shape: Shape,
+        description: Description,
         keep_key: bool,
-        build: impl FnOnce(&mut Resolver<'_>) -> Result<RegionLayout>,
+        start: Start,
     ) -> Result<Key> {
         let domain: &Arc<Domain> = self.domain();
         let layouts = domain.layouts.lock();
         if self.users.load(Relaxed) != 0 {
             return Err(EBUSY);
         }
-        let (rights, changes_key) = {
+        let (rights, key) = {
             let state = self.state.lock();
             if state.ended {
                 return Err(ENOENT);
             }
-            let Shape::Sg { ranges } = shape;
-            if ranges > state.max_descriptors {
+            if description.descriptors() > state.max_descriptors as usize {
                 return Err(EOPNOTSUPP);
             }
-            let same = state.bound.as_ref().is_some_and(|b| b.shape == shape);
-            (state.access.rights(), !same)
+            let same = state
+                .bound
+                .as_ref()
+                .is_some_and(|b| b.description.has_shape_of(&description));
+            let key = if same { state.key } else { state.key.renewed() };
+            if keep_key && key != state.key {
+                return Err(ESTALE);
+            }
+            (state.access.rights(), key)
         };
-        if changes_key && keep_key {
-            return Err(ESTALE);
-        }
 
         let mut resolver = Resolver {
             holder: self,
@@ -207,11 +317,11 @@ impl Region {
             sources: KVVec::new(),
             last: None,
         };
-        let layout = build(&mut resolver)?.into_arc()?;
+        let layout = description.build(&mut resolver)?.into_arc()?;
         let bound = Arc::new(
             Bound {
                 layout,
-                shape,
+                description,
                 sources: Sources(resolver.sources),
             },
             GFP_KERNEL_ACCOUNT,
@@ -219,13 +329,19 @@ impl Region {
 
         // Nothing can fail from here on.
         bound.sources.retain();
-        let (key, old) = {
+        let (staged, old) = {
             let mut state = self.state.lock();
-            if changes_key {
-                state.key = state.key.renewed();
+            match start {
+                Start::Now => {
+                    state.key = key;
+                    (state.staged.take(), state.bound.replace(bound))
+                }
+                Start::WithWorkRequest => (state.staged.replace(Staged { bound, key }), None),
             }
-            (state.key, state.bound.replace(bound))
         };
+        if let Some(staged) = staged {
+            staged.bound.release_sources(&layouts);
+        }
         if let Some(old) = old {
             old.release_sources(&layouts);
         }
@@ -235,5 +351,39 @@ impl Region {
     /// The layout that stands on the region.
     pub fn bound(&self) -> Option<Arc<Bound>> {
         self.state.lock().bound.clone()
+    }
+}
+
+impl Domain {
+    /// Executes a bind work request: the layout that waits on the region of `key` stands from now
+    /// on. Either the key that the region has or the one that it will have names it.
+    ///
+    /// `ENOENT` if there is no such region or nothing waits on it, `EBUSY` if a layout refers to
+    /// the region.
+    pub fn bind(self: &Arc<Self>, key: Key) -> Result {
+        let region = self.find(key).ok_or(ENOENT)?;
+        if !Arc::ptr_eq(region.domain(), self) {
+            return Err(ENOENT);
+        }
+        let layouts = self.layouts.lock();
+        if region.users.load(Relaxed) != 0 {
+            return Err(EBUSY);
+        }
+        let old = {
+            let mut state = region.state.lock();
+            let staged = match state.staged.take() {
+                Some(staged) if key == staged.key || key == state.key => staged,
+                other => {
+                    state.staged = other;
+                    return Err(ENOENT);
+                }
+            };
+            state.key = staged.key;
+            state.bound.replace(staged.bound)
+        };
+        if let Some(old) = old {
+            old.release_sources(&layouts);
+        }
+        Ok(())
     }
 }

@@ -29,16 +29,17 @@ use super::{
     },
     access::Access as Rights,
     binding::{
+        Description,
+        NamedPattern,
         NamedRange,
-        RegionLayout,
-        Resolver,
-        Shape, //
+        Start, //
     },
     create,
     key::Key,
     layout::{
-        ByteLength,
-        SgItem,
+        ByteStride,
+        DatumCount,
+        Dimension,
         MAX_DIMENSIONS, //
     },
     region::Region, //
@@ -46,9 +47,14 @@ use super::{
 use crate::bindings::{
     self,
     ib_mr,
+    ib_uverbs_sge,
+    mrx_dimension,
+    mrx_interleaved,
     mrx_layout_caps,
+    mrx_layout_info,
     mrx_user_list, //
 };
+use core::ptr::NonNull;
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -84,14 +90,22 @@ use bindings::{
     mrx_create_mr_attrs_MRX_ATTR_MR_CREATE_TYPE as CREATE_TYPE,
     mrx_device_methods_MRX_METHOD_QUERY_CAPS,
     mrx_mr_methods_MRX_METHOD_MR_CREATE,
+    mrx_mr_methods_MRX_METHOD_MR_QUERY_LAYOUT,
+    mrx_mr_methods_MRX_METHOD_MR_SET_LAYOUT_INTERLEAVED,
     mrx_mr_methods_MRX_METHOD_MR_SET_LAYOUT_SG,
     mrx_query_caps_attrs_MRX_ATTR_QUERY_CAPS_RESP as CAPS,
+    mrx_query_layout_attrs_MRX_ATTR_QUERY_LAYOUT_DIMENSIONS as QUERY_DIMENSIONS,
+    mrx_query_layout_attrs_MRX_ATTR_QUERY_LAYOUT_HANDLE as QUERY_HANDLE,
+    mrx_query_layout_attrs_MRX_ATTR_QUERY_LAYOUT_INFO as QUERY_INFO,
+    mrx_query_layout_attrs_MRX_ATTR_QUERY_LAYOUT_LIST as QUERY_LIST,
+    mrx_set_layout_attrs_MRX_ATTR_SET_LAYOUT_DIMENSIONS as LAYOUT_DIMENSIONS,
     mrx_set_layout_attrs_MRX_ATTR_SET_LAYOUT_FLAGS as LAYOUT_FLAGS,
     mrx_set_layout_attrs_MRX_ATTR_SET_LAYOUT_HANDLE as LAYOUT_HANDLE,
     mrx_set_layout_attrs_MRX_ATTR_SET_LAYOUT_LIST as LAYOUT_LIST,
     mrx_set_layout_attrs_MRX_ATTR_SET_LAYOUT_RESP_LKEY as LAYOUT_LKEY,
     mrx_set_layout_attrs_MRX_ATTR_SET_LAYOUT_RESP_RKEY as LAYOUT_RKEY,
-    mrx_set_layout_flags_MRX_SET_LAYOUT_AVOID_INVALIDATION as AVOID_INVALIDATION, //
+    mrx_set_layout_flags_MRX_SET_LAYOUT_AVOID_INVALIDATION as AVOID_INVALIDATION,
+    mrx_set_layout_flags_MRX_SET_LAYOUT_WITH_POST_WR as WITH_POST_WR, //
 };
 
 crate::uverbs_methods! {
@@ -121,6 +135,20 @@ crate::uverbs_methods! {
             output::<u32>(LAYOUT_LKEY, size_of::<u32>(), Mandatory),
             output::<u32>(LAYOUT_RKEY, size_of::<u32>(), Mandatory),
         ],
+        mrx_mr_methods_MRX_METHOD_MR_SET_LAYOUT_INTERLEAVED => set_layout_interleaved [
+            object(LAYOUT_HANDLE, OBJECT_MR, Write, Mandatory),
+            bits(LAYOUT_FLAGS, Optional),
+            input::<mrx_user_list>(LAYOUT_LIST, Mandatory),
+            input::<mrx_user_list>(LAYOUT_DIMENSIONS, Mandatory),
+            output::<u32>(LAYOUT_LKEY, size_of::<u32>(), Mandatory),
+            output::<u32>(LAYOUT_RKEY, size_of::<u32>(), Mandatory),
+        ],
+        mrx_mr_methods_MRX_METHOD_MR_QUERY_LAYOUT => query_layout [
+            object(QUERY_HANDLE, OBJECT_MR, Read, Mandatory),
+            output::<mrx_layout_info>(QUERY_INFO, size_of::<u32>(), Mandatory),
+            input::<mrx_user_list>(QUERY_LIST, Optional),
+            input::<mrx_user_list>(QUERY_DIMENSIONS, Optional),
+        ],
     };
 }
 
@@ -133,7 +161,19 @@ unsafe impl AsBytes for mrx_layout_caps {}
 // SAFETY: As above.
 unsafe impl FromBytes for mrx_user_list {}
 // SAFETY: As above.
-unsafe impl FromBytes for bindings::ib_uverbs_sge {}
+unsafe impl FromBytes for ib_uverbs_sge {}
+// SAFETY: As above.
+unsafe impl AsBytes for ib_uverbs_sge {}
+// SAFETY: As above.
+unsafe impl FromBytes for mrx_interleaved {}
+// SAFETY: As above.
+unsafe impl AsBytes for mrx_interleaved {}
+// SAFETY: As above.
+unsafe impl FromBytes for mrx_dimension {}
+// SAFETY: As above.
+unsafe impl AsBytes for mrx_dimension {}
+// SAFETY: As above.
+unsafe impl AsBytes for mrx_layout_info {}
 
 fn query_caps(attrs: &Attrs<'_>) -> Result {
     let caps = mrx_layout_caps {
@@ -177,7 +217,7 @@ fn create_mr(attrs: &Attrs<'_>) -> Result {
     let pd = attrs.raw_object::<bindings::ib_pd>(CREATE_PD)?;
     // SAFETY: The domain is locked by the call. The region is fresh, and given to the new object.
     let region = unsafe {
-        let mr = core::ptr::NonNull::new(create::create(pd.as_ptr(), &attr)?).ok_or(ENOMEM)?;
+        let mr = NonNull::new(create::create(pd.as_ptr(), &attr)?).ok_or(ENOMEM)?;
         let rights = Rights::from_bits(access).with(Rights::ZERO_BASED);
         let region = create::set_access(mr.as_ptr(), rights)?;
         attrs.finish_mr(CREATE_HANDLE, mr)?;
@@ -188,63 +228,174 @@ fn create_mr(attrs: &Attrs<'_>) -> Result {
     attrs.put(CREATE_RKEY, &key)
 }
 
-/// Reads an array from the caller's memory.
-fn read_list<T: FromBytes>(list: &mrx_user_list, most: u32) -> Result<KVVec<T>> {
-    if list.count == 0 || list.entry_size as usize != size_of::<T>() {
+/// The bytes of a list in the caller's memory, whose entries must be of the size that they have
+/// here.
+fn user_slice<T>(list: &mrx_user_list, count: usize) -> Result<UserSlice> {
+    if list.entry_size as usize != size_of::<T>() {
+        return Err(EINVAL);
+    }
+    let bytes = count.checked_mul(size_of::<T>()).ok_or(EINVAL)?;
+    let addr = usize::try_from(list.addr).map_err(|_| EFAULT)?;
+    Ok(UserSlice::new(UserPtr::from_addr(addr), bytes))
+}
+
+/// Reads a list of up to `most` entries: `EINVAL` if it is empty, `EOPNOTSUPP` if it is longer.
+fn read_list<T: FromBytes, U>(
+    list: &mrx_user_list,
+    most: u32,
+    convert: impl Fn(T) -> U,
+) -> Result<KVVec<U>> {
+    if list.count == 0 {
         return Err(EINVAL);
     }
     if list.count > most {
         return Err(EOPNOTSUPP);
     }
-    let mut entries = KVVec::with_capacity(list.count as usize, GFP_KERNEL_ACCOUNT)?;
-    let bytes = list.count as usize * size_of::<T>();
-    let mut reader = UserSlice::new(UserPtr::from_addr(list.addr as usize), bytes).reader();
-    for _ in 0..list.count {
-        entries.push(reader.read::<T>()?, GFP_KERNEL_ACCOUNT)?;
+    let count = list.count as usize;
+    let mut entries = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
+    let mut reader = user_slice::<T>(list, count)?.reader();
+    for _ in 0..count {
+        entries.push(convert(reader.read::<T>()?), GFP_KERNEL_ACCOUNT)?;
     }
     Ok(entries)
 }
 
-fn build_sg(
-    resolver: &mut Resolver<'_>,
-    ranges: &[bindings::ib_uverbs_sge],
-) -> Result<RegionLayout> {
-    let mut items = KVVec::with_capacity(ranges.len(), GFP_KERNEL_ACCOUNT)?;
-    for range in ranges {
-        let (source, offset) = resolver.resolve(&NamedRange {
-            key: Key::from_raw(range.lkey),
-            addr: range.addr,
-            length: u64::from(range.length),
-        })?;
-        let item = SgItem {
-            source,
-            offset,
-            length: ByteLength(u64::from(range.length)),
-        };
-        items.push(item, GFP_KERNEL_ACCOUNT)?;
+/// Writes a list: `ENOSPC` if the caller left room for fewer entries.
+fn write_list<T: AsBytes, U>(
+    list: &mrx_user_list,
+    entries: &[U],
+    convert: impl Fn(&U) -> T,
+) -> Result {
+    if (list.count as usize) < entries.len() {
+        return Err(ENOSPC);
     }
-    Ok(RegionLayout::sg(&items)?)
+    let mut writer = user_slice::<T>(list, entries.len())?.writer();
+    for entry in entries {
+        writer.write(&convert(entry))?;
+    }
+    Ok(())
 }
 
-fn set_layout_sg(attrs: &Attrs<'_>) -> Result {
-    let flags = attrs.bits(LAYOUT_FLAGS, AVOID_INVALIDATION)?;
-    let list: mrx_user_list = attrs.get(LAYOUT_LIST)?;
-    let ranges = read_list::<bindings::ib_uverbs_sge>(&list, MAX_RANGES)?;
-    let mr = attrs.raw_object::<ib_mr>(LAYOUT_HANDLE)?;
+fn named(addr: u64, length: u32, lkey: u32) -> NamedRange {
+    NamedRange {
+        key: Key::from_raw(lkey),
+        addr,
+        length: u64::from(length),
+    }
+}
+
+/// The region that attribute `id` names, and the core's structure of it.
+fn region<'a>(attrs: &'a Attrs<'_>, id: u32) -> Result<(NonNull<ib_mr>, &'a Arc<Region>)> {
+    let mr = attrs.raw_object::<ib_mr>(id)?;
     // SAFETY: The region is locked by the call, and of a driver whose regions are `Region`s.
-    let region: &Arc<Region> = unsafe { Object::state(mr.as_ptr()) }?;
-    let shape = Shape::Sg {
-        ranges: list.count,
+    Ok((mr, unsafe { Object::state(mr.as_ptr()) }?))
+}
+
+fn set_layout(attrs: &Attrs<'_>, description: Description) -> Result {
+    let flags = attrs.bits(LAYOUT_FLAGS, AVOID_INVALIDATION | WITH_POST_WR)?;
+    let (mr, region) = region(attrs, LAYOUT_HANDLE)?;
+    let start = match flags & WITH_POST_WR {
+        0 => Start::Now,
+        _ => Start::WithWorkRequest,
     };
-    let key = region.set_layout(shape, flags & AVOID_INVALIDATION != 0, |resolver| {
-        build_sg(resolver, &ranges)
-    })?;
-    let key = key.raw();
-    // SAFETY: As above; the call has the region for itself.
+    let key = region
+        .set_layout(description, flags & AVOID_INVALIDATION != 0, start)?
+        .raw();
+    // SAFETY: The call has the region for itself.
     unsafe {
         (*mr.as_ptr()).lkey = key;
         (*mr.as_ptr()).rkey = key;
     }
     attrs.put(LAYOUT_LKEY, &key)?;
     attrs.put(LAYOUT_RKEY, &key)
+}
+
+fn set_layout_sg(attrs: &Attrs<'_>) -> Result {
+    let list: mrx_user_list = attrs.get(LAYOUT_LIST)?;
+    let ranges = read_list(&list, MAX_RANGES, |sge: ib_uverbs_sge| {
+        named(sge.addr, sge.length, sge.lkey)
+    })?;
+    set_layout(attrs, Description::Sg(ranges))
+}
+
+fn set_layout_interleaved(attrs: &Attrs<'_>) -> Result {
+    let list: mrx_user_list = attrs.get(LAYOUT_LIST)?;
+    let entries = read_list(&list, MAX_INTERLEAVED, |e: mrx_interleaved| NamedPattern {
+        first: named(e.addr, e.length, e.lkey),
+        repeat: e.num_repeated,
+        dimensions: e.num_dimensions,
+    })?;
+    let most = MAX_INTERLEAVED * MAX_DIMENSIONS as u32;
+    let dimensions = read_list(
+        &attrs.get(LAYOUT_DIMENSIONS)?,
+        most,
+        |d: mrx_dimension| Dimension {
+            stride: ByteStride(d.offset_stride),
+            count: DatumCount(d.datum_count),
+        },
+    )?;
+    set_layout(
+        attrs,
+        Description::Interleaved {
+            entries,
+            dimensions,
+        },
+    )
+}
+
+fn query_layout(attrs: &Attrs<'_>) -> Result {
+    let (_, region) = region(attrs, QUERY_HANDLE)?;
+    let bound = region.bound();
+    let mut info = mrx_layout_info {
+        kind: bindings::mrx_layout_kind_MRX_LAYOUT_NONE,
+        length: region.own_length(),
+        ..Default::default()
+    };
+    if let Some(bound) = &bound {
+        info.length = bound.layout().length().0;
+        info.nesting_level = bound.layout().depth().0;
+        match bound.description() {
+            Description::Sg(ranges) => {
+                info.kind = bindings::mrx_layout_kind_MRX_LAYOUT_SG;
+                info.num_descriptors = ranges.len() as u32;
+            }
+            Description::Interleaved {
+                entries,
+                dimensions,
+            } => {
+                info.kind = bindings::mrx_layout_kind_MRX_LAYOUT_INTERLEAVED;
+                info.num_descriptors = entries.len() as u32;
+                info.num_dimensions = dimensions.len() as u32;
+            }
+        }
+    }
+    attrs.put(QUERY_INFO, &info)?;
+    if !attrs.has(QUERY_LIST) {
+        return Ok(());
+    }
+    let list = attrs.get(QUERY_LIST)?;
+    match bound.as_ref().map(|bound| bound.description()) {
+        None => Ok(()),
+        Some(Description::Sg(ranges)) => write_list(&list, ranges, |range| ib_uverbs_sge {
+            addr: range.addr,
+            length: range.length as u32,
+            lkey: range.key.raw(),
+        }),
+        Some(Description::Interleaved {
+            entries,
+            dimensions,
+        }) => {
+            write_list(&list, entries, |entry| mrx_interleaved {
+                addr: entry.first.addr,
+                length: entry.first.length as u32,
+                lkey: entry.first.key.raw(),
+                num_repeated: entry.repeat,
+                num_dimensions: entry.dimensions,
+            })?;
+            write_list(&attrs.get(QUERY_DIMENSIONS)?, dimensions, |d| mrx_dimension {
+                offset_stride: d.stride.0,
+                datum_count: d.count.0,
+            })
+        }
+    }
 }

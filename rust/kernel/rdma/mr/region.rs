@@ -8,7 +8,10 @@ use super::{
         id_table::IdTable, //
     },
     access::Access,
-    binding::Bound,
+    binding::{
+        Bound,
+        Staged, //
+    },
     key::{
         Key,
         INDEX_END, //
@@ -92,6 +95,7 @@ impl Domain {
                     access: new.access,
                     iova: new.iova,
                     bound: None,
+                    staged: None,
                     max_descriptors: new.max_descriptors,
                     ended: false,
                 }, "Region::state"),
@@ -124,6 +128,8 @@ pub(super) struct State {
     pub(super) iova: u64,
     /// The layout that stands on the region, if any.
     pub(super) bound: Option<Arc<Bound>>,
+    /// The layout that waits for a bind work request, if any.
+    pub(super) staged: Option<Staged>,
     pub(super) max_descriptors: u32,
     /// The region is being deregistered, or has been.
     pub(super) ended: bool,
@@ -173,12 +179,12 @@ impl Region {
         if self.users.load(Relaxed) != 0 {
             return Err(EBUSY);
         }
-        let bound = {
+        let (bound, staged) = {
             let mut state = self.state.lock();
             state.ended = true;
-            state.bound.take()
+            (state.bound.take(), state.staged.take())
         };
-        if let Some(bound) = bound {
+        for bound in [bound, staged.map(|staged| staged.bound)].iter().flatten() {
             bound.release_sources(&layouts);
         }
         drop(layouts);

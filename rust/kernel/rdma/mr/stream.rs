@@ -3,7 +3,10 @@
 //! The contiguous stretches of kernel memory that windows consist of, and copying between them.
 
 use super::{
-    super::gate::Inside,
+    super::{
+        copy::copy as move_bytes,
+        gate::Inside, //
+    },
     layout::{
         ByteLength,
         Position,
@@ -194,7 +197,7 @@ impl<'a> Pieces<'a> {
             },
             Some(bound) => {
                 match bound
-                    .layout
+                    .layout()
                     .walk(Position(window.offset), ByteLength(window.length))
                 {
                     Ok(walker) => Self::Layout { walker, run: None },
@@ -274,7 +277,7 @@ pub fn copy(
         // SAFETY: Both stretches are memory of regions that the streams keep from being released,
         // or kernel memory that its owner vouches for. They may overlap, and processes may write
         // to them meanwhile; the bytes are not looked at.
-        unsafe { core::ptr::copy(source.addr, target.addr, len) };
+        unsafe { move_bytes(target.addr, source.addr, len) };
         from.advance(len);
         to.advance(len);
         left -= len as u64;
