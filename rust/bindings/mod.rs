@@ -6,6 +6,11 @@
 
 #![allow(
     clippy::all,
+    clippy::cast_lossless,
+    clippy::missing_safety_doc,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::undocumented_unsafe_blocks,
     dead_code,
     improper_ctypes,
     missing_docs,

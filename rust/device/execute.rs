@@ -220,6 +220,7 @@ impl Transfer<'_> {
             }
             *self.route = Some(route);
         }
+        peer.heard();
         Some(peer)
     }
 
@@ -306,11 +307,7 @@ impl Transfer<'_> {
         match self.push_bytes() {
             Ok(()) => {}
             Err(CopyError::To(_)) => {
-                return Err(self.fail_recv(
-                    &peer,
-                    Status::LocalProtection,
-                    Status::RemoteOperation,
-                ))
+                return Err(self.fail_recv(&peer, Status::LocalProtection, Status::RemoteOperation))
             }
             Err(CopyError::From(_)) => {
                 return Err(self.fail_recv(&peer, Status::Flushed, Status::LocalProtection))
@@ -391,8 +388,7 @@ impl Transfer<'_> {
     }
 }
 
-const REMOTE_ACCESS: Failure =
-    Failure::Both(Status::RemoteAccess, Some(QpEvent::AccessError));
+const REMOTE_ACCESS: Failure = Failure::Both(Status::RemoteAccess, Some(QpEvent::AccessError));
 
 /// Checks `elements` and puts their windows into `out`. Elements of no bytes need no region.
 fn windows(

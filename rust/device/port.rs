@@ -213,21 +213,20 @@ impl Port {
         attr.vendor_id = 0x00ff_ffff;
         attr.max_mr_size = u64::MAX;
         attr.page_size_cap = 0xffff_f000;
-        attr.max_qp = (1 << 20) as u32;
-        attr.max_qp_wr = MAX_WR as u32;
+        attr.max_qp = 1 << 20;
+        attr.max_qp_wr = MAX_WR;
         attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
-                | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
-                | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT)
+            | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
+            | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT)
             as u64;
-        attr.kernel_cap_flags =
-            u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
         attr.max_send_sge = MAX_SGE as u32;
         attr.max_recv_sge = MAX_SGE as u32;
         attr.max_sge_rd = MAX_SGE as u32;
-        attr.max_cq = (1 << 20) as u32;
-        attr.max_cqe = MAX_CQE as u32;
-        attr.max_mr = INDEX_END as u32;
-        attr.max_pd = (1 << 20) as u32;
+        attr.max_cq = 1 << 20;
+        attr.max_cqe = MAX_CQE;
+        attr.max_mr = INDEX_END;
+        attr.max_pd = 1 << 20;
         attr.max_qp_rd_atom = u32::from(super::attrs::MAX_READS);
         attr.max_qp_init_rd_atom = u32::from(super::attrs::MAX_READS);
         attr.max_res_rd_atom = 0x3f000;

@@ -47,7 +47,9 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full, //
+            AtomicFlag,
+            Full,
+            Relaxed, //
         },
         Arc,
         Mutex,
@@ -91,6 +93,8 @@ pub struct Qp {
     handle: QpHandle,
     /// A [`State`].
     state: Atomic<u32>,
+    /// The owner has been told that the other side began to talk.
+    established: AtomicFlag,
     /// Serialises changes of attributes.
     #[pin]
     control: Mutex<()>,
@@ -153,6 +157,7 @@ impl Qp {
                 recv_cq: new.recv_cq,
                 handle <- handle,
                 state: Atomic::new(State::Reset as u32),
+                established: AtomicFlag::new(false),
                 control <- new_mutex!((), "Qp::control"),
                 path <- new_spinlock!(Attrs::default(), "Qp::path"),
                 send <- new_mutex!(new.send, "Qp::send"),
@@ -193,11 +198,7 @@ impl Qp {
         }
         let attrs = self.attrs().changed(attr, mask)?;
         *self.path.lock() = attrs;
-        if self
-            .state
-            .cmpxchg(from as u32, to as u32, Full)
-            .is_err()
-        {
+        if self.state.cmpxchg(from as u32, to as u32, Full).is_err() {
             // The queue pair broke meanwhile; only the way out is open.
             if !matches!(to, State::Reset | State::Error) {
                 return Err(EINVAL);
@@ -209,6 +210,7 @@ impl Qp {
                 let mut send = self.send.lock();
                 send.reset();
                 self.recv.lock().reset();
+                self.established.store(false, Relaxed);
                 *self.path.lock() = Attrs::default();
             }
             State::Error => self.run(),
@@ -327,6 +329,14 @@ impl Qp {
     pub fn complete_recv(&self, completion: &Completion) {
         if let Some(_inside) = self.handle.enter() {
             self.recv_cq.post(completion);
+        }
+    }
+
+    /// Notes that a request of the other side came (IBTA 1.7, 11.6.3.1: communication established).
+    #[inline]
+    pub fn heard(&self) {
+        if self.state() == State::ReadyToReceive && !self.established.xchg(true, Full) {
+            self.handle.raise(QpEvent::Established);
         }
     }
 

@@ -71,7 +71,11 @@ impl Link for Port {
     const TYPE: &'static CStr = c_str!("mrx");
     const NODE_DESC: &'static CStr = c_str!("mrx");
 
-    fn new(handle: impl PinInit<DeviceHandle>, netdev: NetDevice, name: &CStr) -> Result<Arc<Self>> {
+    fn new(
+        handle: impl PinInit<DeviceHandle>,
+        netdev: NetDevice,
+        name: &CStr,
+    ) -> Result<Arc<Self>> {
         Port::new(handle, netdev, name)
     }
 

@@ -91,15 +91,19 @@ pub fn calibrate() {
             unsafe { copy(to.as_mut_ptr(), from.as_ptr(), LEN) };
             best = best.min(start.elapsed().as_nanos());
         }
-        best.max(1)
+        best
     };
     let words = time(true);
     let string = time(false);
-    let rate = |nanos: i64| LEN as i64 * 1000 / nanos;
+    let rate = |nanos: i64| (LEN as i64 * 1000).checked_div(nanos).unwrap_or(0);
     BY_WORDS.store(words < string, Relaxed);
     pr_info!(
         "copying by {}: words {} MB/s, string instruction {} MB/s\n",
-        if words < string { "words" } else { "string instruction" },
+        if words < string {
+            "words"
+        } else {
+            "string instruction"
+        },
         rate(words),
         rate(string)
     );

@@ -293,12 +293,8 @@ pub enum QpEvent {
     AccessError,
     /// The responder found a request that makes no sense.
     RequestError,
-    /// Communication has been established.
+    /// The first request of the other side came, before this side was ready to send.
     Established,
-    /// The last receive of a queue pair on a shared queue has been consumed.
-    LastWqeReached,
-    /// Local work queue catastrophic error.
-    Fatal,
 }
 
 impl QpHandle {
@@ -308,8 +304,6 @@ impl QpHandle {
             QpEvent::AccessError => bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
             QpEvent::RequestError => bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
             QpEvent::Established => bindings::ib_event_type_IB_EVENT_COMM_EST,
-            QpEvent::LastWqeReached => bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
-            QpEvent::Fatal => bindings::ib_event_type_IB_EVENT_QP_FATAL,
         };
         self.with(|qp| {
             // SAFETY: `with` keeps the queue pair alive; the core set the handler when it was made.

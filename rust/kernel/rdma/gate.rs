@@ -65,11 +65,6 @@ impl Gate {
         (before & CLOSED == 0).then_some(pass)
     }
 
-    /// Whether [`Gate::close`] has been called.
-    pub fn is_closed(&self) -> bool {
-        self.state.load(Acquire) & CLOSED != 0
-    }
-
     /// Shuts the gate and waits until nobody is inside. Returns whether this call shut it.
     ///
     /// Every caller waits, not only the first.
@@ -82,7 +77,7 @@ impl Gate {
     }
 
     /// Shuts the gate without waiting for those inside. Returns whether this call shut it.
-    pub fn shut(&self) -> bool {
+    fn shut(&self) -> bool {
         let mut seen = self.state.load(Acquire);
         while seen & CLOSED == 0 {
             match self.state.cmpxchg(seen, seen | CLOSED, Full) {

@@ -136,6 +136,9 @@ impl<W: Watcher> Notifier<W> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the notifier chain.
     unsafe extern "C" fn call(
         _block: *mut bindings::notifier_block,
         event: usize,

@@ -96,19 +96,9 @@ impl<C> Handle<C> {
         Some(f(self.object.as_ptr()))
     }
 
-    /// The object's address, to compare and to report, not to follow.
-    pub fn addr(&self) -> *mut C {
-        self.object.as_ptr()
-    }
-
     /// Keeps the object from being destroyed while the result lives, unless it has been.
     pub fn enter(&self) -> Option<Pass<'_>> {
         self.gate.enter()
-    }
-
-    /// Whether the object is still there.
-    pub fn is_open(&self) -> bool {
-        !self.gate.is_closed()
     }
 
     /// Ends the use of the object and waits for uses that run.

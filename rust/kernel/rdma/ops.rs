@@ -82,6 +82,9 @@ unsafe fn handle<C>(object: *mut C) -> Result<impl PinInit<Handle<C>>> {
 }
 
 impl<D: Driver> Ops<D> {
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn query_device(
         device: *mut ib_device,
         attr: *mut bindings::ib_device_attr,
@@ -94,6 +97,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn query_port(
         device: *mut ib_device,
         port: u32,
@@ -109,6 +115,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn get_port_immutable(
         device: *mut ib_device,
         port: u32,
@@ -128,6 +137,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn get_link_layer(
         _device: *mut ib_device,
         _port: u32,
@@ -135,6 +147,9 @@ impl<D: Driver> Ops<D> {
         bindings::rdma_link_layer_IB_LINK_LAYER_ETHERNET
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn query_pkey(
         _device: *mut ib_device,
         _port: u32,
@@ -151,6 +166,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn gid_changed(
         attr: *const bindings::ib_gid_attr,
         _context: *mut *mut c_void,
@@ -163,6 +181,9 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn alloc_ucontext(
         _context: *mut bindings::ib_ucontext,
         _udata: *mut bindings::ib_udata,
@@ -170,10 +191,19 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn disassociate_ucontext(_context: *mut bindings::ib_ucontext) {}
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn alloc_pd(pd: *mut ib_pd, _udata: *mut bindings::ib_udata) -> c_int {
         from_result(|| {
             // SAFETY: See the module's documentation.
@@ -185,6 +215,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn dealloc_pd(pd: *mut ib_pd, _udata: *mut bindings::ib_udata) -> c_int {
         // SAFETY: See the module's documentation.
         if let Some(state) = unsafe { Object::<ib_pd, D::Pd>::take(pd) } {
@@ -193,6 +226,9 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn create_cq(
         cq: *mut ib_cq,
         attr: *const bindings::ib_cq_init_attr,
@@ -216,6 +252,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn resize_user_cq(
         cq: *mut ib_cq,
         entries: c_uint,
@@ -233,6 +272,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn req_notify_cq(
         cq: *mut ib_cq,
         flags: bindings::ib_cq_notify_flags,
@@ -247,6 +289,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn destroy_cq(cq: *mut ib_cq, _udata: *mut bindings::ib_udata) -> c_int {
         // SAFETY: See the module's documentation.
         if let Some(state) = unsafe { Object::<ib_cq, D::Cq>::take(cq) } {
@@ -255,6 +300,9 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn create_qp(
         qp: *mut ib_qp,
         init: *mut bindings::ib_qp_init_attr,
@@ -287,6 +335,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn modify_qp(
         qp: *mut ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -300,6 +351,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn query_qp(
         qp: *mut ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -329,6 +383,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn destroy_qp(qp: *mut ib_qp, _udata: *mut bindings::ib_udata) -> c_int {
         // SAFETY: See the module's documentation.
         if let Some(state) = unsafe { Object::<ib_qp, D::Qp>::take(qp) } {
@@ -337,6 +394,9 @@ impl<D: Driver> Ops<D> {
         0
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn post_send(
         qp: *mut ib_qp,
         wr: *const bindings::ib_send_wr,
@@ -356,6 +416,9 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn reg_user_mr(
         pd: *mut ib_pd,
         start: u64,
@@ -378,6 +441,9 @@ impl<D: Driver> Ops<D> {
         made().unwrap_or_else(|e: Error| e.to_ptr())
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn alloc_mr(
         pd: *mut ib_pd,
         kind: bindings::ib_mr_type,
@@ -396,7 +462,14 @@ impl<D: Driver> Ops<D> {
     }
 
     /// Also what a driver's devices are known by.
-    pub(super) unsafe extern "C" fn dereg_mr(mr: *mut ib_mr, _udata: *mut bindings::ib_udata) -> c_int {
+    ///
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
+    pub(super) unsafe extern "C" fn dereg_mr(
+        mr: *mut ib_mr,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
         from_result(|| {
             // SAFETY: See the module's documentation. `wrap_mr` allocated the object.
             unsafe {

@@ -72,12 +72,16 @@ pub trait Link: Driver {
     const NODE_DESC: &'static CStr;
 
     /// Makes the state of a device on `netdev`; refuses interfaces that do not fit.
-    fn new(handle: impl PinInit<DeviceHandle>, netdev: NetDevice, name: &CStr) -> Result<Arc<Self>>;
+    fn new(handle: impl PinInit<DeviceHandle>, netdev: NetDevice, name: &CStr)
+        -> Result<Arc<Self>>;
 
     /// Calls `f` for each device that is attached.
     fn for_each(f: impl FnMut(&Arc<Self>));
 }
 
+/// # Safety
+///
+/// To be called by the core, for a device of driver `D`.
 pub(super) unsafe extern "C" fn enable_driver<D: Driver>(device: *mut ib_device) -> c_int {
     // SAFETY: The core calls this for a device of this driver. Readers of the id are `ib_uverbs`,
     // which is called after this, and those who look for a driver's devices; see above.
@@ -85,6 +89,9 @@ pub(super) unsafe extern "C" fn enable_driver<D: Driver>(device: *mut ib_device)
     0
 }
 
+/// # Safety
+///
+/// To be called by the core, for a device of driver `D`.
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(device: *mut ib_device) {
     // SAFETY: The core calls this as the last thing before it frees the device.
     if let Some(state) = unsafe { Object::<ib_device, D>::take(device) } {
@@ -164,10 +171,10 @@ impl<L: Link> Registration<L> {
         })
     }
 
-    unsafe extern "C" fn newlink(
-        name: *const c_char,
-        netdev: *mut bindings::net_device,
-    ) -> c_int {
+    /// # Safety
+    ///
+    /// To be called by the core.
+    unsafe extern "C" fn newlink(name: *const c_char, netdev: *mut bindings::net_device) -> c_int {
         from_result(|| {
             // SAFETY: The core passes a terminated name and a live interface.
             let (name, netdev) = unsafe {
@@ -211,7 +218,8 @@ impl<L: Link> Registration<L> {
             (*raw).phys_port_cnt = 1;
             (*raw).num_comp_vectors = bindings::mrx_num_possible_cpus() as c_int;
             (*raw).node_guid = guid.to_be();
-            (*raw).uverbs_cmd_mask |= (1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND)
+            (*raw).uverbs_cmd_mask |= (1
+                << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND)
                 | (1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
             (*raw).driver_def = L::UVERBS.as_ptr();
             (*raw).link_ops = LINK_OPS.load(Acquire) as *const bindings::rdma_link_ops;
@@ -238,6 +246,9 @@ impl<L: Link> Registration<L> {
         dealloc.map(|f| f as usize) == Some(dealloc_driver::<L> as usize)
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core.
     unsafe extern "C" fn add(device: *mut ib_device) -> c_int {
         // SAFETY: The core passes a live device, and is told of it after `ib_uverbs`.
         unsafe {
@@ -259,6 +270,9 @@ impl<L: Link> Registration<L> {
         }
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core.
     unsafe extern "C" fn remove(device: *mut ib_device, _data: *mut c_void) {
         // SAFETY: The core passes a device for which `add` succeeded.
         unsafe {

@@ -41,16 +41,6 @@ impl Udata<'_> {
         unsafe { self.udata.as_ref() }
     }
 
-    /// Bytes that the caller sent.
-    pub fn request_len(&self) -> usize {
-        self.raw().inlen
-    }
-
-    /// Room for a response, in bytes.
-    pub fn response_len(&self) -> usize {
-        self.raw().outlen
-    }
-
     /// Writes the response. `EINVAL` if the caller left less room, `EFAULT` if it is not writable.
     pub fn respond<T: AsBytes>(&self, response: &T) -> Result {
         let raw = self.raw();

@@ -52,10 +52,10 @@ impl Umem {
     pub fn for_each_stretch(&self, mut f: impl FnMut(usize, usize) -> Result) -> Result {
         // SAFETY: By the type invariant.
         let umem = unsafe { self.umem.as_ref() };
-        let mut skip = umem.address as usize & (kernel::page::PAGE_SIZE - 1);
+        let mut skip = umem.address & (kernel::page::PAGE_SIZE - 1);
         let mut left = umem.length;
         // SAFETY: The table lives as long as the umem and was mapped when that was made.
-        let table = unsafe { SGTable::from_raw(&raw const umem.sgt_append.sgt as *mut _) };
+        let table = unsafe { SGTable::from_raw((&raw const umem.sgt_append.sgt).cast_mut()) };
         for entry in table.iter() {
             let len = (entry.dma_len() as usize).saturating_sub(skip).min(left);
             if len == 0 {

@@ -8,7 +8,6 @@
 //! A tree is made of static tables that point at each other. The functions of this module build
 //! the leaves, [`uverbs_methods!`](crate::uverbs_methods) the tables.
 
-use super::object::Object;
 use crate::bindings;
 use core::{
     marker::PhantomData,
@@ -18,7 +17,6 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::Arc,
     transmute::{
         AsBytes,
         FromBytes, //
@@ -97,7 +95,10 @@ const fn data(
     attr._bitfield_1 = flags(base, presence);
     // The layout of `u.ptr`: `len`, then `min_len`.
     attr.u.bindgen_union_field = [len as u16, min_len as u16];
-    uverbs_attr_def { id: id as u16, attr }
+    uverbs_attr_def {
+        id: id as u16,
+        attr,
+    }
 }
 
 /// An attribute that names an object of type `object` (`UVERBS_OBJECT_*`).
@@ -112,7 +113,10 @@ pub const fn object(id: u32, object: u32, access: Access, presence: Presence) ->
     };
     // The layout of `u.obj`: `obj_type`, then `access` in the low byte of the next 16 bits.
     attr.u.bindgen_union_field = [object as u16, (access as u16).to_le()];
-    uverbs_attr_def { id: id as u16, attr }
+    uverbs_attr_def {
+        id: id as u16,
+        attr,
+    }
 }
 
 /// An attribute that carries a `T`, exactly.
@@ -149,7 +153,8 @@ pub const fn chain(object: u32, methods: &'static Table<uverbs_object_def>) -> u
     // SAFETY: The union's members are all as large as a pointer, and this one is a pointer.
     unsafe {
         let slot = &raw mut definition.__bindgen_anon_2;
-        slot.cast::<*const uverbs_object_def>().write(&raw const methods.0);
+        slot.cast::<*const uverbs_object_def>()
+            .write(&raw const methods.0);
     }
     definition
 }
@@ -276,9 +281,8 @@ impl Attrs<'_> {
     pub fn number(&self, id: u32) -> Result<u64> {
         let mut value = 0;
         // SAFETY: The bundle is valid during the call.
-        let ret = unsafe {
-            bindings::mrx_uverbs_get_const(&mut value, self.bundle.as_ptr(), id as u16)
-        };
+        let ret =
+            unsafe { bindings::mrx_uverbs_get_const(&mut value, self.bundle.as_ptr(), id as u16) };
         to_result(ret)?;
         Ok(value)
     }
@@ -316,21 +320,8 @@ impl Attrs<'_> {
     /// The object of the core that attribute `id` names.
     pub(super) fn raw_object<C>(&self, id: u32) -> Result<NonNull<C>> {
         // SAFETY: The bundle is valid during the call.
-        let object =
-            unsafe { bindings::mrx_uverbs_attr_obj(self.bundle.as_ptr(), id as u16) };
+        let object = unsafe { bindings::mrx_uverbs_attr_obj(self.bundle.as_ptr(), id as u16) };
         NonNull::new(kernel::error::from_err_ptr(object)?.cast()).ok_or(EINVAL)
-    }
-
-    /// The driver's state of the object that attribute `id` names.
-    ///
-    /// # Safety
-    ///
-    /// The attribute is declared as an object of the core's type `C`, to which this driver gives
-    /// states of type `T`.
-    pub(super) unsafe fn state<C, T>(&self, id: u32) -> Result<Arc<T>> {
-        let object = self.raw_object::<C>(id)?;
-        // SAFETY: The object is locked by the call; its type is right by the requirements.
-        unsafe { Object::<C, T>::state(object.as_ptr()) }.cloned()
     }
 
     /// Makes the region `mr` the object that attribute `id` creates.
@@ -342,8 +333,7 @@ impl Attrs<'_> {
     pub(super) unsafe fn finish_mr(&self, id: u32, mr: NonNull<bindings::ib_mr>) -> Result {
         // SAFETY: The bundle is valid during the call, and the object is one that it creates.
         unsafe {
-            let uobject =
-                bindings::mrx_uverbs_attr_uobject(self.bundle.as_ptr(), id as u16);
+            let uobject = bindings::mrx_uverbs_attr_uobject(self.bundle.as_ptr(), id as u16);
             let uobject = NonNull::new(kernel::error::from_err_ptr(uobject)?).ok_or(EINVAL)?;
             *(*mr.as_ptr()).__bindgen_anon_1.uobject.as_mut() = uobject.as_ptr();
             (*uobject.as_ptr()).object = mr.as_ptr().cast();

@@ -26,10 +26,8 @@ impl Access {
     pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
 
     /// Everything that lets somebody reach bytes.
-    const RIGHTS: u32 = Self::LOCAL_WRITE.0
-        | Self::REMOTE_WRITE.0
-        | Self::REMOTE_READ.0
-        | Self::REMOTE_ATOMIC.0;
+    const RIGHTS: u32 =
+        Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0;
 
     /// What regions of host memory can have. `IB_ACCESS_OPTIONAL` may be ignored by rule.
     pub const SUPPORTED: Self = Self(

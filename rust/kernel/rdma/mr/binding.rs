@@ -82,10 +82,7 @@ impl Description {
     fn has_shape_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sg(a), Self::Sg(b)) => a.len() == b.len(),
-            (
-                Self::Interleaved { entries: a, .. },
-                Self::Interleaved { entries: b, .. },
-            ) => {
+            (Self::Interleaved { entries: a, .. }, Self::Interleaved { entries: b, .. }) => {
                 let shape = |e: &NamedPattern| (e.repeat, e.dimensions);
                 a.iter().map(shape).eq(b.iter().map(shape))
             }

@@ -81,7 +81,11 @@ pub unsafe fn create(pd: *mut ib_pd, attr: &ib_mr_init_attr) -> Result<*mut ib_m
                 if (*device).ops.alloc_mr_integrity.is_none() {
                     return Err(EOPNOTSUPP);
                 }
-                from_err_ptr(bindings::ib_alloc_mr_integrity(pd, descriptors, descriptors))
+                from_err_ptr(bindings::ib_alloc_mr_integrity(
+                    pd,
+                    descriptors,
+                    descriptors,
+                ))
             }
             bindings::ib_mr_reg_type_IB_MR_REG_DIRECT => {
                 if (*device).ops.alloc_mr.is_none() {

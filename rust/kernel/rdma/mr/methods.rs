@@ -11,6 +11,7 @@
 
 use super::{
     super::{
+        driver::DeviceRef,
         object::Object,
         uverbs::{
             bits,
@@ -153,8 +154,11 @@ crate::uverbs_methods! {
 }
 
 /// What a driver hands to the core to have these methods.
-pub static DEFINITIONS: Definitions =
-    Table([chain(OBJECT_MR, &MR_METHODS), chain(OBJECT_DEVICE, &DEVICE_METHODS), end()]);
+pub static DEFINITIONS: Definitions = Table([
+    chain(OBJECT_MR, &MR_METHODS),
+    chain(OBJECT_DEVICE, &DEVICE_METHODS),
+    end(),
+]);
 
 // SAFETY: These C structures have no padding, and any bytes are valid for them.
 unsafe impl AsBytes for mrx_layout_caps {}
@@ -215,6 +219,8 @@ fn create_mr(attrs: &Attrs<'_>) -> Result {
         flags,
     };
     let pd = attrs.raw_object::<bindings::ib_pd>(CREATE_PD)?;
+    // SAFETY: The domain and its device are locked by the call.
+    unsafe { DeviceRef::from_raw((*pd.as_ptr()).device)?.check_access(access)? };
     // SAFETY: The domain is locked by the call. The region is fresh, and given to the new object.
     let region = unsafe {
         let mr = NonNull::new(create::create(pd.as_ptr(), &attr)?).ok_or(ENOMEM)?;
@@ -326,14 +332,12 @@ fn set_layout_interleaved(attrs: &Attrs<'_>) -> Result {
         dimensions: e.num_dimensions,
     })?;
     let most = MAX_INTERLEAVED * MAX_DIMENSIONS as u32;
-    let dimensions = read_list(
-        &attrs.get(LAYOUT_DIMENSIONS)?,
-        most,
-        |d: mrx_dimension| Dimension {
+    let dimensions = read_list(&attrs.get(LAYOUT_DIMENSIONS)?, most, |d: mrx_dimension| {
+        Dimension {
             stride: ByteStride(d.offset_stride),
             count: DatumCount(d.datum_count),
-        },
-    )?;
+        }
+    })?;
     set_layout(
         attrs,
         Description::Interleaved {
@@ -392,9 +396,11 @@ fn query_layout(attrs: &Attrs<'_>) -> Result {
                 num_repeated: entry.repeat,
                 num_dimensions: entry.dimensions,
             })?;
-            write_list(&attrs.get(QUERY_DIMENSIONS)?, dimensions, |d| mrx_dimension {
-                offset_stride: d.stride.0,
-                datum_count: d.count.0,
+            write_list(&attrs.get(QUERY_DIMENSIONS)?, dimensions, |d| {
+                mrx_dimension {
+                    offset_stride: d.stride.0,
+                    datum_count: d.count.0,
+                }
             })
         }
     }
