@@ -22,6 +22,7 @@ use device::port::{
     PortWatcher, //
 };
 use rdma::{
+    mr::extension,
     netdev::Notifier,
     registration::Registration, //
 };
@@ -44,15 +45,16 @@ struct MrxModule {
     #[pin]
     _registration: Registration<Port>,
     _globals: Globals,
+    _extensions: extension::Globals,
 }
 
 impl kernel::InPlaceModule for MrxModule {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         // SAFETY: A module is initialised once, and this is the first thing that it does.
-        let globals = unsafe { Globals::new() };
+        let (globals, extensions) = unsafe { (Globals::new(), extension::Globals::new()) };
         rdma::copy::calibrate();
-        rdma::mr::create::extend::<Port>();
         try_pin_init!(Self {
+            _extensions: extensions,
             _globals: globals?,
             _registration <- Registration::new(),
             _watcher <- Notifier::new(),

@@ -11,9 +11,17 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/restrack.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "helpers.h"
+
+/* Exported by ib_core, but declared in a header of its own only. */
+void rdma_restrack_add(struct rdma_restrack_entry *res);
+void rdma_restrack_new(struct rdma_restrack_entry *res,
+		       enum rdma_restrack_type type);
+void rdma_restrack_parent_name(struct rdma_restrack_entry *dst,
+			       const struct rdma_restrack_entry *parent);
 
 struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
 			     size_t size, int access)
@@ -109,6 +117,13 @@ bool mrx_device_has_gid(struct ib_device *device, const union ib_gid *gid)
 bool mrx_device_try_get(struct ib_device *device)
 {
 	return ib_device_try_get(device);
+}
+
+void mrx_track_mr_again(struct ib_mr *mr)
+{
+	rdma_restrack_new(&mr->res, RDMA_RESTRACK_MR);
+	rdma_restrack_parent_name(&mr->res, &mr->pd->res);
+	rdma_restrack_add(&mr->res);
 }
 
 bool mrx_ratelimit(void)

@@ -9,6 +9,7 @@
 
 struct ib_device;
 union ib_gid;
+struct ib_mr;
 struct ib_umem;
 struct ib_uobject;
 struct net_device;
@@ -36,6 +37,8 @@ unsigned int mrx_num_possible_cpus(void);
 int mrx_check_mr_access(struct ib_device *device, unsigned int access);
 bool mrx_device_has_gid(struct ib_device *device, const union ib_gid *gid);
 bool mrx_device_try_get(struct ib_device *device);
+
+void mrx_track_mr_again(struct ib_mr *mr);
 
 bool mrx_ratelimit(void);
 bool mrx_fatal_signal_pending(void);

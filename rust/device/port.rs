@@ -22,6 +22,7 @@ use crate::{
         id_table::IdTable,
         log::warn_ratelimited,
         mr::{
+            extension,
             key::INDEX_END,
             region::{
                 self,
@@ -190,6 +191,9 @@ impl Port {
 
     /// Makes the device known to others.
     pub fn attach(self: &Arc<Self>) {
+        if extension::offer::<Self>(&self.handle).is_err() {
+            pr_warn!("no memory to offer regions to the kernel\n");
+        }
         // Without memory the device is not found by its interface's events; it still works.
         if PORTS.lock().push(self.clone(), GFP_KERNEL).is_err() {
             pr_warn!("no memory to watch an interface\n");
@@ -199,6 +203,7 @@ impl Port {
     /// Makes the device unknown to others.
     pub fn detach(self: &Arc<Self>) {
         PORTS.lock().retain(|port| !Arc::ptr_eq(port, self));
+        extension::withdraw(&self.handle);
     }
 
     /// Calls `f` for each device.

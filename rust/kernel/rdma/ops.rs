@@ -473,7 +473,11 @@ impl<D: Driver> Ops<D> {
         from_result(|| {
             // SAFETY: See the module's documentation. `wrap_mr` allocated the object.
             unsafe {
-                D::dereg_mr(Object::<ib_mr, D::Region>::state(mr)?)?;
+                if let Err(e) = D::dereg_mr(Object::<ib_mr, D::Region>::state(mr)?) {
+                    // The core has taken the region out of its list of resources already.
+                    bindings::mrx_track_mr_again(mr);
+                    return Err(e);
+                }
                 drop(KBox::from_raw(mr.cast::<Object<ib_mr, D::Region>>()));
             }
             Ok(0)

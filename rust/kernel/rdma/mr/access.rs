@@ -29,6 +29,9 @@ impl Access {
     const RIGHTS: u32 =
         Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0;
 
+    /// Everything that a region can grant.
+    pub const ALL_RIGHTS: Self = Self(Self::RIGHTS);
+
     /// What regions of host memory can have. `IB_ACCESS_OPTIONAL` may be ignored by rule.
     pub const SUPPORTED: Self = Self(
         Self::RIGHTS
@@ -56,6 +59,11 @@ impl Access {
     /// Both sets together.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// What both sets have.
+    pub const fn common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     /// Only the rights, without the properties.

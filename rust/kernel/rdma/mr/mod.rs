@@ -9,7 +9,7 @@
 //! - [`binding`]: setting a layout on a region, and the rules for it.
 //! - [`window`], [`stream`]: the part of a region that a work request names, and the contiguous
 //!   stretches of kernel memory that it consists of.
-//! - [`create`]: `ib_create_mr` and `ib_destroy_mr`.
+//! - [`create`]: `ib_create_mr` and its kin, for the kernel; [`extension`]: for which devices.
 //! - [`methods`]: all of it in the uverbs tree.
 //!
 //! # Life of a region
@@ -29,6 +29,7 @@
 pub mod access;
 pub mod binding;
 pub mod create;
+pub mod extension;
 pub mod key;
 // Some of its interface is for those who test it on the host.
 #[allow(dead_code)]

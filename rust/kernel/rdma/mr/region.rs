@@ -93,6 +93,7 @@ impl Domain {
                 state <- new_spinlock!(State {
                     key,
                     access: new.access,
+                    inherits: false,
                     iova: new.iova,
                     bound: None,
                     staged: None,
@@ -125,6 +126,8 @@ pub struct NewRegion {
 pub(super) struct State {
     pub(super) key: Key,
     pub(super) access: Access,
+    /// The region grants what all regions of its layout grant.
+    pub(super) inherits: bool,
     pub(super) iova: u64,
     /// The layout that stands on the region, if any.
     pub(super) bound: Option<Arc<Bound>>,
@@ -150,6 +153,25 @@ pub struct Region {
     pub(super) state: SpinLock<State>,
 }
 
+impl State {
+    /// What the region may be used for now.
+    pub(super) fn granted(&self) -> Access {
+        match &self.bound {
+            Some(bound) if self.inherits => bound.rights().with(self.access),
+            _ => self.access,
+        }
+    }
+
+    /// The address of the first byte.
+    pub(super) fn base(&self) -> u64 {
+        if self.access.includes(Access::ZERO_BASED) {
+            0
+        } else {
+            self.iova
+        }
+    }
+}
+
 impl Region {
     /// The domain.
     pub fn domain(&self) -> &Arc<Domain> {
@@ -166,9 +188,12 @@ impl Region {
         self.length
     }
 
-    /// Sets what the region may be used for, before anybody knows its key.
-    pub(super) fn set_access(&self, access: Access) {
-        self.state.lock().access = access;
+    /// Makes the region one that takes what it may be used for from its layouts, or `access` if
+    /// that is given. Called before anybody knows its key.
+    pub(super) fn make_indirect(&self, access: Option<Access>) {
+        let mut state = self.state.lock();
+        state.inherits = access.is_none();
+        state.access = access.unwrap_or(Access::ZERO_BASED);
     }
 
     /// Ends the region. When this returns, no access to its memory happens any more.

@@ -59,16 +59,14 @@ impl Domain {
             if !Arc::ptr_eq(region.domain(), self) {
                 return Err(AccessError::OtherDomain);
             }
-            if !state.access.includes(access) {
+            if !state.granted().includes(access) {
                 return Err(AccessError::NotAllowed);
             }
-            let zero_based = state.access.includes(Access::ZERO_BASED);
-            let base = if zero_based { 0 } else { state.iova };
             let end = match &state.bound {
                 Some(bound) => bound.layout().length().0,
                 None => region.own_length(),
             };
-            (state.bound.clone(), base, end)
+            (state.bound.clone(), state.base(), end)
         };
         let offset = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
         if offset > end || length > end - offset {
