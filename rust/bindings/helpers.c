@@ -114,6 +114,17 @@ bool mrx_device_has_gid(struct ib_device *device, const union ib_gid *gid)
 	return true;
 }
 
+/*
+ * What makes this module depend on ib_uverbs itself. The functions that it
+ * calls are in a support module, which can be there without ib_uverbs.
+ */
+bool mrx_uverbs_is_there(void)
+{
+	void (*volatile needed)(struct ib_device *) = rdma_user_mmap_disassociate;
+
+	return needed;
+}
+
 bool mrx_device_try_get(struct ib_device *device)
 {
 	return ib_device_try_get(device);

@@ -36,6 +36,7 @@ u32 mrx_core_cap_roce_v2(void);
 unsigned int mrx_num_possible_cpus(void);
 int mrx_check_mr_access(struct ib_device *device, unsigned int access);
 bool mrx_device_has_gid(struct ib_device *device, const union ib_gid *gid);
+bool mrx_uverbs_is_there(void);
 bool mrx_device_try_get(struct ib_device *device);
 
 void mrx_track_mr_again(struct ib_mr *mr);
