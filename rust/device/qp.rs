@@ -59,7 +59,6 @@ use kernel::{
         msecs_to_jiffies, //
     },
     workqueue::{
-        self,
         DelayedWork,
         WorkItem, //
     }, //
@@ -107,6 +106,9 @@ pub struct Qp {
     /// The receive queue, from which the other side takes.
     #[pin]
     recv: SpinLock<RecvQueue>,
+    /// Whether `work` may be queued. A leaf lock, held while it is being queued.
+    #[pin]
+    works: SpinLock<bool>,
     /// Continues what could not be finished in the context of the poster.
     #[pin]
     work: DelayedWork<Qp>,
@@ -162,6 +164,7 @@ impl Qp {
                 path <- new_spinlock!(Attrs::default(), "Qp::path"),
                 send <- new_mutex!(new.send, "Qp::send"),
                 recv <- new_spinlock!(new.recv, "Qp::recv"),
+                works <- new_spinlock!(true, "Qp::works"),
                 work <- new_delayed_work!("Qp::work"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -373,14 +376,17 @@ impl Qp {
 
     fn continue_in(self: &Arc<Self>, micros: u64) {
         let jiffies = msecs_to_jiffies(micros.div_ceil(1000).min(u64::from(u32::MAX)) as u32);
-        // If it is queued already, it will see what is to be done.
-        let _ = workqueue::system_unbound().enqueue_delayed(self.clone(), jiffies);
+        let works = self.works.lock();
+        if *works {
+            work::run_in(self.clone(), jiffies);
+        }
     }
 
     /// Ends the queue pair. No completion of it comes after this.
     pub fn destroy(self: &Arc<Self>) {
         self.state
             .store(State::Reset as u32, kernel::sync::atomic::Release);
+        *self.works.lock() = false;
         work::turn_off(self);
         // Waits for a request that is being executed by another thread of the process.
         self.send.lock().discard();
