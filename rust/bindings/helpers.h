@@ -7,6 +7,7 @@
 
 #include <linux/types.h>
 
+struct delayed_work;
 struct ib_device;
 union ib_gid;
 struct ib_umem;
@@ -40,6 +41,9 @@ bool mrx_device_try_get(struct ib_device *device);
 bool mrx_ratelimit(void);
 bool mrx_fatal_signal_pending(void);
 void mrx_cond_resched(void);
+void mrx_local_bh_disable(void);
+void mrx_local_bh_enable(void);
+bool mrx_mod_delayed_work(struct delayed_work *work);
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id);
 struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attrs,
