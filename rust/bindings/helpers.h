@@ -7,6 +7,7 @@
 
 #include <linux/types.h>
 
+struct delayed_work;
 struct ib_device;
 union ib_gid;
 struct ib_mr;
@@ -44,6 +45,9 @@ void mrx_track_mr_again(struct ib_mr *mr);
 bool mrx_ratelimit(void);
 bool mrx_fatal_signal_pending(void);
 void mrx_cond_resched(void);
+void mrx_local_bh_disable(void);
+void mrx_local_bh_enable(void);
+bool mrx_mod_delayed_work(struct delayed_work *work);
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id);
 struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attrs,

@@ -2,7 +2,11 @@
 
 //! The bytes of a region that has some of its own.
 
-use super::super::umem::Umem;
+use super::{
+    super::umem::Umem,
+    access::Access,
+    fast::FastPages, //
+};
 use kernel::prelude::*;
 
 /// Bytes of kernel memory that lie next to each other.
@@ -27,6 +31,10 @@ pub enum Memory {
     None,
     /// Pinned user memory.
     Pinned(Pinned),
+    /// Pages of the kernel that a work request registers.
+    Fast(Pin<KBox<FastPages>>),
+    /// All of the kernel's memory, addressed as the kernel addresses it.
+    Kernel,
 }
 
 impl Memory {
@@ -39,6 +47,21 @@ impl Memory {
         match self {
             Self::None => None,
             Self::Pinned(pinned) => pinned.stretch(offset, len, hint),
+            Self::Fast(pages) => pages.stretch(offset, len),
+            Self::Kernel => Some(Stretch {
+                addr: offset as *mut u8,
+                len,
+            }),
+        }
+    }
+
+    /// Whether a region of this memory can get `access` after it has been made. `EACCES` if the
+    /// memory cannot be written to, `EOPNOTSUPP` if memory of this kind keeps what it has.
+    pub fn allows(&self, access: Access) -> Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Pinned(pinned) => pinned.umem.allows(access.bits()),
+            Self::Fast(_) | Self::Kernel => Err(EOPNOTSUPP),
         }
     }
 }
@@ -52,7 +75,7 @@ impl Memory {
 pub struct Pinned {
     extents: KVVec<Extent>,
     length: u64,
-    _umem: Umem,
+    umem: Umem,
 }
 
 impl Pinned {
@@ -73,7 +96,7 @@ impl Pinned {
         Ok(Self {
             extents,
             length,
-            _umem: umem,
+            umem,
         })
     }
 
