@@ -76,7 +76,8 @@ impl<D: Driver> Ops<D> {
     }
 
     /// Also what a driver's devices are known by.
-    ///    /// # Safety
+    ///
+    /// # Safety
     ///
     /// To be called by the core; see the module's documentation.
     pub(in super::super) unsafe extern "C" fn dereg_mr(
