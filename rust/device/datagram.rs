@@ -81,13 +81,13 @@ impl Transfer<'_> {
         }
         let envelope = Envelope::new(&to.path, &own, self.request.length as u16);
         if to.qp_num == multicast::ALL {
-            return self.to_group(&to, &envelope, extra);
+            return self.deliver_to_group(&to, &envelope, extra);
         }
         let peer = self.find(&to).ok_or(Failure::Unanswered)?;
         self.deliver(&peer, &to, &envelope, extra)
     }
 
-    fn to_group(
+    fn deliver_to_group(
         &mut self,
         to: &Destination,
         envelope: &Envelope,

@@ -313,7 +313,7 @@ impl StatDesc {
     /// A counter that is always on.
     pub const fn new(name: &'static kernel::str::CStr) -> Self {
         Self(bindings::rdma_stat_desc {
-            name: name.as_ptr().cast(),
+            name: kernel::str::as_char_ptr_in_const_context(name),
             flags: 0,
             priv_: core::ptr::null(),
         })
@@ -398,10 +398,11 @@ impl DeviceHandle {
     /// The address at `index` of the device's table.
     pub fn gid(&self, index: u8) -> Option<[u8; 16]> {
         let mut gid = bindings::ib_gid::default();
-        // SAFETY: `with` keeps the device alive; the function checks the index.
-        let query =
-            |device| unsafe { bindings::rdma_query_gid(device, 1, c_int::from(index), &mut gid) };
-        if self.with(query)? != 0 {
+        let ret = self.with(|device| {
+            // SAFETY: `with` keeps the device alive; the function checks the index.
+            unsafe { bindings::rdma_query_gid(device, 1, c_int::from(index), &mut gid) }
+        })?;
+        if ret != 0 {
             return None;
         }
         // SAFETY: All members of the union are 16 bytes without padding.

@@ -109,8 +109,8 @@ impl FastPages {
         }
         let most = (pages.length - offset).min(len as u64);
         let position = pages.first + offset;
-        let mut index = (position / pages.page_size) as usize;
-        let into = position % pages.page_size;
+        let mut index = position.checked_div(pages.page_size)? as usize;
+        let into = position & (pages.page_size - 1);
         let mut page = *pages.list.get(index)?;
         let addr = page.wrapping_add(into);
         let mut found = pages.page_size - into;
