@@ -36,10 +36,7 @@ use crate::{
         },
         mr::{
             access::Access,
-            memory::{
-                Memory,
-                Pinned, //
-            },
+            memory::Memory,
             methods,
             region::{
                 Domain,
@@ -275,7 +272,7 @@ impl Driver for Port {
             let len = usize::try_from(length).map_err(|_| EINVAL)?;
             // Addresses of the region must not wrap around either.
             iova.checked_add(length - 1).ok_or(EINVAL)?;
-            Memory::Pinned(Pinned::new(device.pin_user_memory(addr, len, access)?)?)
+            Memory::of_process(device, addr, len, rights)?
         };
         let region = pd.add_region(NewRegion {
             access: rights,

@@ -5,7 +5,8 @@
 use super::{
     super::{
         gate::Guarded,
-        id_table::IdTable, //
+        id_table::IdTable,
+        peer::Importer, //
     },
     access::Access,
     binding::{
@@ -103,6 +104,10 @@ impl Domain {
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
+        // Nobody can reach the memory before it is known whom to tell when it is taken away.
+        if let Some(memory) = region.memory.enter() {
+            memory.attach(region.clone())?;
+        }
         reserved.fill(region.clone());
         Ok(region)
     }
@@ -217,6 +222,12 @@ impl Region {
         drop(self.domain.regions.remove(self.index));
         drop(self.memory.close());
         Ok(())
+    }
+}
+
+impl Importer for Region {
+    fn revoke(&self) {
+        self.memory.revoke();
     }
 }
 

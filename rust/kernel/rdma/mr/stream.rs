@@ -4,7 +4,10 @@
 
 use super::{
     super::{
-        copy::copy as move_bytes,
+        copy::{
+            copy as move_bytes,
+            copy_io, //
+        },
         gate::Inside, //
     },
     layout::{
@@ -84,6 +87,7 @@ impl<'a> Stream<'a> {
             stretch: Stretch {
                 addr: core::ptr::null_mut(),
                 len: 0,
+                io: false,
             },
             moved: 0,
         }
@@ -99,6 +103,7 @@ impl<'a> Stream<'a> {
         stream.stretch = Stretch {
             addr: data.cast_mut(),
             len,
+            io: false,
         };
         stream
     }
@@ -277,7 +282,13 @@ pub fn copy(
         // SAFETY: Both stretches are memory of regions that the streams keep from being released,
         // or kernel memory that its owner vouches for. They may overlap, and processes may write
         // to them meanwhile; the bytes are not looked at.
-        unsafe { move_bytes(target.addr, source.addr, len) };
+        unsafe {
+            if source.io || target.io {
+                copy_io(target.addr, target.io, source.addr, source.io, len);
+            } else {
+                move_bytes(target.addr, source.addr, len);
+            }
+        }
         from.advance(len);
         to.advance(len);
         left -= len as u64;

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Builds the kernel modules of the self-tests against Debian's kernel and the
+# module that scripts/module.sh has built, and the programs that use them. Other
+# arguments go to make.
+
+. "$(dirname "$0")/lib.sh"
+
+ROOT=$("$MRX_TOP/scripts/buildroot.sh")
+KERNEL=$("$MRX_TOP/scripts/kernel.sh")
+
+need_root
+[ -e "$MRX_BUILD/module/Module.symvers" ] || die "build the module first (scripts/module.sh)"
+mkdir -p "$MRX_BUILD/selftests/peer"
+in_root "$ROOT" make -C "/cache/${KERNEL##*/}/obj" ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 \
+	M=/mrx/selftests/peer MO=/mrx/build/selftests/peer \
+	KBUILD_EXTRA_SYMBOLS=/mrx/build/module/Module.symvers -j"$(nproc)" "$@" >&2
+sources=("$MRX_TOP"/selftests/peer/user/*.c)
+in_root "$ROOT" gcc-14 -O2 -Wall -Wextra -Werror -pthread -I/mrx/selftests/peer -I/mrx/include/uapi \
+	-o /mrx/build/selftests/peer_test "${sources[@]/#"$MRX_TOP"//mrx}" -libverbs
+echo "$MRX_BUILD/selftests"
