@@ -17,6 +17,7 @@ in_root "$ROOT" make -C "/cache/${KERNEL##*/}/obj" ARCH=x86_64 CC=x86_64-linux-g
 	M=/mrx/selftests/peer MO=/mrx/build/selftests/peer \
 	KBUILD_EXTRA_SYMBOLS=/mrx/build/module/Module.symvers -j"$(nproc)" "$@" >&2
 sources=("$MRX_TOP"/selftests/peer/user/*.c)
-in_root "$ROOT" gcc-14 -O2 -Wall -Wextra -Werror -pthread -I/mrx/selftests/peer -I/mrx/include/uapi \
+in_root "$ROOT" gcc-14 -O2 -Wall -Wextra -Wno-override-init \
+	-Wno-format-zero-length -Werror -pthread -I/mrx/selftests/peer -I/mrx/include/uapi \
 	-o /mrx/build/selftests/peer_test "${sources[@]/#"$MRX_TOP"//mrx}" -libverbs
 echo "$MRX_BUILD/selftests"

@@ -280,11 +280,12 @@ static int dma_unmap(struct sg_table *sg_head, void *context, struct device *dma
 {
 	struct peer_range *range = context;
 	struct peer_buffer *buf = range->buf;
+	bool late = READ_ONCE(range->revoked);
 	int ret;
 
 	ret = misbehave(range, buf, MRX_PEER_DMA_UNMAP);
 	lock_buffer(buf);
-	if (range->revoked) {
+	if (late) {
 		spin_lock(&buf->stat_lock);
 		buf->stat.late++;
 		spin_unlock(&buf->stat_lock);
@@ -303,16 +304,17 @@ static void put_pages(struct sg_table *sg_head, void *context)
 {
 	struct peer_range *range = context;
 	struct peer_buffer *buf = range->buf;
+	bool late = READ_ONCE(range->revoked);
 
 	misbehave(range, buf, MRX_PEER_PUT_PAGES);
 	lock_buffer(buf);
-	if (range->revoked) {
+	if (late) {
 		spin_lock(&buf->stat_lock);
 		buf->stat.late++;
 		spin_unlock(&buf->stat_lock);
 	} else if (!range->got || range->mapped) {
 		violate(buf, "put_pages: not pinned, or mapped still");
-	} else {
+	} else if (!range->revoked) {
 		sg_free_table(sg_head);
 		memset(&range->table, 0, sizeof(range->table));
 	}

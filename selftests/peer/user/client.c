@@ -41,7 +41,7 @@ int register_kind(unsigned int slot, int kind)
 	how.invalidates = kind != FIXED;
 	if (kind == UNMAPS) {
 		how.version[15] = 1;
-		how.ex_size = 232;
+		how.ex_size = 152;
 		how.ex_flags = 1;
 	}
 	return register_client(how);

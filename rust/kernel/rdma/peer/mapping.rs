@@ -234,6 +234,7 @@ impl Shared {
         client.get_pages(self.context, addr, len, writable, table, self.ticket)?;
         self.did(|undo| undo.put_pages = true)?;
         let page_size = client.get_page_size(self.context);
+        self.did(|_| ())?;
         if !page_size.is_power_of_two() {
             return Err(EINVAL);
         }
@@ -356,11 +357,12 @@ impl Shared {
             // that `release` takes.
             self.taken_back.wait_for_completion();
         };
+        // SAFETY: The mapping was not being taken back when this moved it to `Ending`.
+        unsafe { self.undo() };
+        // Until here a client that unmaps itself may say that there is nothing left to undo.
         if self.ticket != ticket::NONE {
             self.client.tickets.remove(self.ticket);
         }
-        // SAFETY: The mapping was not being taken back when this moved it to `Ending`.
-        unsafe { self.undo() };
         self.client.callbacks.release(self.context);
         if importer.is_some() {
             self.client.statistics.dealloc_mrs.add(1);
