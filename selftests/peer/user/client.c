@@ -8,6 +8,14 @@
 
 #include "test.h"
 
+bool has_folder(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/kernel/mm/memory_peers/%s", name);
+	return !access(path, F_OK);
+}
+
 static int open_client(void)
 {
 	char path[32];

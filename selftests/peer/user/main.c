@@ -42,9 +42,11 @@ static const struct {
 	const struct test *tests;
 } groups[] = {
 	{ "data", data_tests },
+	{ "refusal", refusal_tests },
 	{ "protocol", protocol_tests },
 	{ "revoke", revoke_tests },
 	{ "stress", stress_tests },
+	{ "removal", removal_tests },
 };
 
 int main(int argc, char **argv)

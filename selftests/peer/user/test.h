@@ -36,7 +36,8 @@ struct test {
 	const char *name;
 	void (*run)(void);
 };
-extern const struct test data_tests[], protocol_tests[], revoke_tests[], stress_tests[];
+extern const struct test data_tests[], refusal_tests[], protocol_tests[], revoke_tests[],
+	stress_tests[], removal_tests[];
 extern const char *client; /* "c" or "rust" */
 
 /* --- the client --- */
@@ -54,6 +55,8 @@ int register_client(struct mrx_peer_register how);
 int register_kind(unsigned int slot, int kind);
 void unregister_client(unsigned int slot);
 long asked(unsigned int slot);
+/* Whether a client of this name is registered. */
+bool has_folder(const char *name);
 /* 0 or an errno, ENODEV if there is no such memory here. */
 int peer_open(struct peer *peer, enum mrx_peer_flavour flavour, size_t size, uint32_t owners);
 void peer_close(struct peer *peer);
