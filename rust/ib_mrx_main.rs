@@ -24,6 +24,7 @@ use device::port::{
 use rdma::{
     mr::extension,
     netdev::Notifier,
+    peer,
     registration::Registration, //
 };
 
@@ -37,7 +38,7 @@ module! {
 }
 
 /// What lives as long as the module. Dropped in this order: no more events of interfaces, then no
-/// more devices, then what they shared.
+/// more devices, then what they shared and used.
 #[pin_data]
 struct MrxModule {
     #[pin]
@@ -46,6 +47,7 @@ struct MrxModule {
     _registration: Registration<Port>,
     _globals: Globals,
     _extensions: extension::Globals,
+    _peers: peer::Service,
 }
 
 impl kernel::InPlaceModule for MrxModule {
@@ -55,6 +57,8 @@ impl kernel::InPlaceModule for MrxModule {
         rdma::copy::calibrate();
         try_pin_init!(Self {
             _extensions: extensions,
+            // SAFETY: As above.
+            _peers: unsafe { peer::Service::new() },
             _globals: globals?,
             _registration <- Registration::new(),
             _watcher <- Notifier::new(),

@@ -17,6 +17,7 @@
 #include <rdma/uverbs_ioctl.h>
 #include <rdma/uverbs_std_types.h>
 #include <rdma/ib_mr_ext.h>
+#include <rdma/peer_mem.h>
 #include <rdma/mrx_user_ioctl.h>
 
 #include "helpers.h"

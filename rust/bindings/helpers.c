@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/if_vlan.h>
+#include <linux/io.h>
+#include <linux/ioport.h>
+#include <linux/kernfs.h>
+#include <linux/kobject.h>
+#include <linux/memremap.h>
 #include <linux/netdevice.h>
 #include <linux/ratelimit.h>
+#include <linux/scatterlist.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
+#include <linux/sysfs.h>
 #include <linux/version.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
@@ -136,6 +143,57 @@ void mrx_track_mr_again(struct ib_mr *mr)
 	rdma_restrack_new(&mr->res, RDMA_RESTRACK_MR);
 	rdma_restrack_parent_name(&mr->res, &mr->pd->res);
 	rdma_restrack_add(&mr->res);
+}
+
+/*
+ * mm_kobj is not exported. Its folder is found by name below kernel_kobj, which
+ * is; the node of a sysfs folder holds the folder's object. That object is never
+ * removed, so that a reference to it can be taken.
+ */
+struct kobject *mrx_mm_kobj(void)
+{
+	struct kernfs_node *node;
+	struct kobject *mm;
+
+	node = kernfs_find_and_get(kernel_kobj->sd, "mm");
+	if (!node)
+		return NULL;
+	mm = kobject_get(node->priv);
+	kernfs_put(node);
+	return mm;
+}
+
+void mrx_sysfs_attr_init(struct attribute *attr)
+{
+	sysfs_attr_init(attr);
+}
+
+/*
+ * The memory of an entry that has pages, or NULL if it has none that a
+ * processor can reach. *io says whether it is memory of a device.
+ */
+void *mrx_sg_memory(struct scatterlist *sg, bool *io)
+{
+	struct page *page = sg_page(sg);
+
+	if (!page || is_device_private_page(page))
+		return NULL;
+	*io = is_pci_p2pdma_page(page);
+	return page_address(page) + sg->offset;
+}
+
+/*
+ * Memory by its physical address: that of the kernel if it is ordinary memory,
+ * else a mapping that *mapped says has to be unmapped. NULL if it can be neither.
+ */
+void *mrx_map_physical(u64 addr, size_t len, bool *mapped)
+{
+	int ram = region_intersects(addr, len, IORESOURCE_SYSTEM_RAM, IORES_DESC_NONE);
+
+	*mapped = ram == REGION_DISJOINT;
+	if (ram == REGION_INTERSECTS)
+		return phys_to_virt(addr);
+	return *mapped ? (void __force *)ioremap_wc(addr, len) : NULL;
 }
 
 bool mrx_ratelimit(void)

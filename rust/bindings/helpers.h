@@ -7,13 +7,16 @@
 
 #include <linux/types.h>
 
+struct attribute;
 struct delayed_work;
 struct ib_device;
 union ib_gid;
 struct ib_mr;
 struct ib_umem;
 struct ib_uobject;
+struct kobject;
 struct net_device;
+struct scatterlist;
 struct uverbs_attr;
 struct uverbs_attr_bundle;
 
@@ -41,6 +44,12 @@ bool mrx_uverbs_is_there(void);
 bool mrx_device_try_get(struct ib_device *device);
 
 void mrx_track_mr_again(struct ib_mr *mr);
+
+struct kobject *mrx_mm_kobj(void);
+void mrx_sysfs_attr_init(struct attribute *attr);
+
+void *mrx_sg_memory(struct scatterlist *sg, bool *io);
+void *mrx_map_physical(u64 addr, size_t len, bool *mapped);
 
 bool mrx_ratelimit(void);
 bool mrx_fatal_signal_pending(void);

@@ -52,10 +52,7 @@ use crate::{
                 FastPages,
                 MAX_PAGES, //
             },
-            memory::{
-                Memory,
-                Pinned, //
-            },
+            memory::Memory,
             memory_window::{
                 MemoryWindow,
                 WindowType, //
@@ -498,6 +495,5 @@ fn pin(device: DeviceRef<'_>, start: u64, length: u64, iova: u64, access: u32) -
     let len = usize::try_from(length).map_err(|_| EINVAL)?;
     // Addresses of the region must not wrap around either.
     iova.checked_add(length - 1).ok_or(EINVAL)?;
-    let umem = device.pin_user_memory(addr, len, access)?;
-    Ok(Memory::Pinned(Pinned::new(umem)?))
+    Memory::of_process(device, addr, len, Access::from_bits(access))
 }

@@ -7,6 +7,10 @@
 //! several times faster. As the kernel's RAID and XOR code does, the module tries both when it is
 //! loaded.
 
+use crate::bindings::{
+    memcpy_fromio,
+    memcpy_toio, //
+};
 use kernel::{
     prelude::*,
     sync::atomic::{
@@ -71,6 +75,35 @@ unsafe fn copy_words(to: *mut u8, from: *const u8, len: usize) {
             source = source.add(1);
         }
         core::ptr::copy_nonoverlapping(from.add(body), to.add(body), len - body);
+    }
+}
+
+/// Copies `len` bytes from `from` to `to`, of which those that are said to be `io` are memory of a
+/// device.
+///
+/// # Safety
+///
+/// As for [`copy`], but that device memory is a mapping of such.
+pub unsafe fn copy_io(to: *mut u8, to_io: bool, from: *const u8, from_io: bool, len: usize) {
+    /// Bytes that go over the stack where neither side is ordinary memory.
+    const PIECE: usize = 256;
+    // SAFETY: By the requirements of this function; `done + piece` is at most `len`.
+    unsafe {
+        match (to_io, from_io) {
+            (false, false) => copy(to, from, len),
+            (false, true) => memcpy_fromio(to.cast(), from.cast(), len),
+            (true, false) => memcpy_toio(to.cast(), from.cast(), len),
+            (true, true) => {
+                let mut buffer = [0u8; PIECE];
+                let mut done = 0;
+                while done < len {
+                    let piece = (len - done).min(PIECE);
+                    memcpy_fromio(buffer.as_mut_ptr().cast(), from.add(done).cast(), piece);
+                    memcpy_toio(to.add(done).cast(), buffer.as_ptr().cast(), piece);
+                    done += piece;
+                }
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 use super::{
     context::UserContext,
     object::Handle,
+    peer,
     udata::Udata,
     umem::Umem,
     wr::{
@@ -58,6 +59,27 @@ impl DeviceRef<'_> {
         // SAFETY: The device is registered during the call; `registration` gives devices no DMA
         // device; the core destroys all objects of a device before the device goes away.
         unsafe { Umem::pin(self.device.as_ptr(), addr, len, access) }
+    }
+
+    /// Has the owner of memory that cannot be pinned, if there is one, map it; see
+    /// [`Mapping::new`](peer::Mapping::new).
+    pub fn map_peer_memory(
+        &self,
+        addr: usize,
+        len: usize,
+        writable: bool,
+    ) -> Result<Option<(peer::Mapping, peer::Pages)>> {
+        // SAFETY: The device is registered during the call.
+        let device = unsafe {
+            let dev = (*self.device.as_ptr()).__bindgen_anon_1.dev.as_mut();
+            kernel::device::Device::get_device(dev)
+        };
+        peer::Mapping::new(peer::Request {
+            addr,
+            len,
+            writable,
+            device,
+        })
     }
 
     /// Checks a set of `IB_ACCESS_*` against what the device offers.

@@ -121,11 +121,12 @@ impl Drop for Pass<'_> {
 /// # Invariants
 ///
 /// `value` is accessed through a shared reference only by those inside `gate`; exclusively only by
-/// the one who closed it, after it is empty.
+/// the one who set `taken`, after the gate is closed and empty.
 #[pin_data]
 pub struct Guarded<T> {
     #[pin]
     gate: Gate,
+    taken: Atomic<u32>,
     value: UnsafeCell<Option<T>>,
 }
 
@@ -145,6 +146,7 @@ impl<T> Guarded<T> {
     pub fn new(value: T) -> impl PinInit<Self> {
         pin_init!(Self {
             gate <- Gate::new(),
+            taken: Atomic::new(0u32),
             value: UnsafeCell::new(Some(value)),
         })
     }
@@ -164,12 +166,18 @@ impl<T> Guarded<T> {
         self.gate.quiesce();
     }
 
+    /// Ends access to the value, which stays. Returns after those who use it have left.
+    pub fn revoke(&self) {
+        self.gate.close();
+    }
+
     /// Takes the value away, after those who use it have left. `None` if that has been done.
     pub fn close(&self) -> Option<T> {
-        if !self.gate.close() {
+        self.gate.close();
+        if self.taken.xchg(1, Full) != 0 {
             return None;
         }
-        // SAFETY: This call closed the gate, which happens once, and nobody is inside any more.
+        // SAFETY: The gate is closed and nobody is inside any more, and only one call gets here.
         unsafe { (*self.value.get()).take() }
     }
 }

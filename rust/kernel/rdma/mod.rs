@@ -17,6 +17,7 @@
 //! Services, which know no particular device:
 //!
 //! - [`mr`]: memory regions with attributes, and layouts over them.
+//! - [`peer`]: memory of other devices, offered by their drivers.
 
 pub mod context;
 pub mod copy;
@@ -29,6 +30,7 @@ pub mod mr;
 pub mod netdev;
 pub mod object;
 mod ops;
+pub mod peer;
 pub mod registration;
 pub mod shared_ring;
 pub mod task;

@@ -220,6 +220,10 @@ impl<L: Link> Registration<L> {
             Ops::<L>::set(raw);
             (*raw).node_type = bindings::RDMA_NODE_IB_CA as u8;
             (*raw).phys_port_cnt = 1;
+            // For those who map memory for the device, which reaches all of it.
+            let dev = (*raw).__bindgen_anon_1.dev.as_mut();
+            dev.coherent_dma_mask = u64::MAX;
+            dev.dma_mask = &raw mut dev.coherent_dma_mask;
             (*raw).num_comp_vectors = bindings::mrx_num_possible_cpus() as c_int;
             (*raw).node_guid = guid.to_be();
             (*raw).uverbs_cmd_mask |= (1

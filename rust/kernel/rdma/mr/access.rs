@@ -70,6 +70,15 @@ impl Access {
         self.0 & other.0 != 0
     }
 
+    /// Whether memory of a region with this set is ever written to.
+    pub const fn is_writable(self) -> bool {
+        const WRITES: u32 = Access::LOCAL_WRITE.0
+            | Access::REMOTE_WRITE.0
+            | Access::REMOTE_ATOMIC.0
+            | bindings::ib_access_flags_IB_ACCESS_MW_BIND;
+        self.0 & WRITES != 0
+    }
+
     /// Both sets together.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -126,6 +126,7 @@ impl FastPages {
         Some(Stretch {
             addr: addr as *mut u8,
             len: found.min(most) as usize,
+            io: false,
         })
     }
 }

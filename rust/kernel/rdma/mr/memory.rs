@@ -3,19 +3,32 @@
 //! The bytes of a region that has some of its own.
 
 use super::{
-    super::umem::Umem,
+    super::{
+        driver::DeviceRef,
+        peer::{
+            Importer,
+            Mapping,
+            Pages, //
+        },
+        umem::Umem, //
+    },
     access::Access,
     fast::FastPages, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
-/// Bytes of kernel memory that lie next to each other.
+/// Bytes in the kernel's address space that lie next to each other.
 #[derive(Clone, Copy)]
 pub struct Stretch {
     /// The kernel address of the first.
     pub addr: *mut u8,
     /// How many.
     pub len: usize,
+    /// They are those of a device, to be copied as such.
+    pub io: bool,
 }
 
 /// Where a stretch begins: in the region, and in the kernel's address space.
@@ -35,9 +48,33 @@ pub enum Memory {
     Fast(Pin<KBox<FastPages>>),
     /// All of the kernel's memory, addressed as the kernel addresses it.
     Kernel,
+    /// Memory of another device.
+    Peer(Peer),
 }
 
 impl Memory {
+    /// The memory of `len` bytes at `addr` of the current process, for `access`: its own, or what
+    /// another device's driver has let it map.
+    ///
+    /// The errors of [`DeviceRef::pin_user_memory`] and [`DeviceRef::map_peer_memory`].
+    pub fn of_process(
+        device: DeviceRef<'_>,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<Self> {
+        match device.pin_user_memory(addr, len, access.bits()) {
+            Ok(umem) => Ok(Self::Pinned(Pinned::new(umem)?)),
+            Err(e) if e == EFAULT => {
+                let (mapping, pages) = device
+                    .map_peer_memory(addr, len, access.is_writable())?
+                    .ok_or(EFAULT)?;
+                Ok(Self::Peer(Peer::new(mapping, pages)?))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
     /// The bytes from `offset` on that lie next to each other, at most `len` of them. `hint` is a
     /// place to remember where they were found, to start from next time.
     ///
@@ -46,11 +83,13 @@ impl Memory {
     pub fn stretch(&self, offset: u64, len: usize, hint: &mut usize) -> Option<Stretch> {
         match self {
             Self::None => None,
-            Self::Pinned(pinned) => pinned.stretch(offset, len, hint),
+            Self::Pinned(pinned) => pinned.extents.stretch(offset, len, hint),
+            Self::Peer(peer) => peer.extents.stretch(offset, len, hint),
             Self::Fast(pages) => pages.stretch(offset, len),
             Self::Kernel => Some(Stretch {
                 addr: offset as *mut u8,
                 len,
+                io: false,
             }),
         }
     }
@@ -61,7 +100,16 @@ impl Memory {
         match self {
             Self::None => Ok(()),
             Self::Pinned(pinned) => pinned.umem.allows(access.bits()),
-            Self::Fast(_) | Self::Kernel => Err(EOPNOTSUPP),
+            Self::Peer(_) | Self::Fast(_) | Self::Kernel => Err(EOPNOTSUPP),
+        }
+    }
+
+    /// Tells whoever may take the memory away that `importer` uses it. `EFAULT` if it has been
+    /// taken away already.
+    pub fn attach(&self, importer: Arc<dyn Importer>) -> Result {
+        match self {
+            Self::None | Self::Pinned(_) | Self::Fast(_) | Self::Kernel => Ok(()),
+            Self::Peer(peer) => peer.mapping.attach(importer),
         }
     }
 }
@@ -70,34 +118,80 @@ impl Memory {
 ///
 /// # Invariants
 ///
-/// The extents are in the order of `start`, the first of which is 0; each reaches to the next, the
-/// last to `length`. All addresses are within the pages of `umem`.
+/// All extents are within the pages of `umem`.
 pub struct Pinned {
-    extents: KVVec<Extent>,
-    length: u64,
+    extents: Extents,
     umem: Umem,
 }
 
 impl Pinned {
     /// Notes where the pages of `umem` are. `ENOMEM` if there is no memory for that.
     pub fn new(umem: Umem) -> Result<Self> {
-        let mut extents = KVVec::new();
-        let mut length = 0u64;
-        let mut next_addr = None;
-        umem.for_each_stretch(|addr, len| {
-            if next_addr != Some(addr) {
-                let start = length;
-                extents.push(Extent { start, addr }, GFP_KERNEL_ACCOUNT)?;
-            }
-            next_addr = addr.checked_add(len);
-            length += len as u64;
-            Ok(())
-        })?;
+        let mut extents = Extents::new(false);
+        umem.for_each_stretch(|addr, len| extents.push(addr, len))?;
+        Ok(Self { extents, umem })
+    }
+}
+
+/// Memory of another device, which its driver may take back.
+///
+/// # Invariants
+///
+/// All extents are within `pages`, which may be accessed until the importer of `mapping` is told
+/// not to.
+pub struct Peer {
+    extents: Extents,
+    // The kernel's way to the bytes goes before the bytes do.
+    _pages: Pages,
+    mapping: Mapping,
+}
+
+impl Peer {
+    /// Notes where `pages` are. `ENOMEM` if there is no memory for that.
+    pub fn new(mapping: Mapping, pages: Pages) -> Result<Self> {
+        let mut extents = Extents::new(pages.is_io());
+        pages.for_each_stretch(|addr, len| extents.push(addr, len))?;
         Ok(Self {
             extents,
-            length,
-            umem,
+            _pages: pages,
+            mapping,
         })
+    }
+}
+
+/// Bytes, by where in the kernel's address space they are.
+///
+/// # Invariants
+///
+/// The extents are in the order of `start`, the first of which is 0; each reaches to the next, the
+/// last to `length`.
+struct Extents {
+    extents: KVVec<Extent>,
+    length: u64,
+    /// The address after the last byte.
+    next_addr: Option<usize>,
+    io: bool,
+}
+
+impl Extents {
+    fn new(io: bool) -> Self {
+        Self {
+            extents: KVVec::new(),
+            length: 0,
+            next_addr: None,
+            io,
+        }
+    }
+
+    fn push(&mut self, addr: usize, len: usize) -> Result {
+        if self.next_addr != Some(addr) {
+            let start = self.length;
+            self.extents
+                .push(Extent { start, addr }, GFP_KERNEL_ACCOUNT)?;
+        }
+        self.next_addr = addr.checked_add(len);
+        self.length += len as u64;
+        Ok(())
     }
 
     #[inline]
@@ -129,6 +223,7 @@ impl Pinned {
         Some(Stretch {
             addr: (extent.addr + into as usize) as *mut u8,
             len: len.min(left as usize),
+            io: self.io,
         })
     }
 }

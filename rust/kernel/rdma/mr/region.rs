@@ -5,7 +5,8 @@
 use super::{
     super::{
         gate::Guarded,
-        id_table::IdTable, //
+        id_table::IdTable,
+        peer::Importer, //
     },
     access::Access,
     binding::{
@@ -120,6 +121,10 @@ impl Domain {
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
+        // Nobody can reach the memory before it is known whom to tell when it is taken away.
+        if let Some(memory) = region.memory.enter() {
+            memory.attach(region.clone())?;
+        }
         reserved.fill(region.clone());
         Ok(region)
     }
@@ -265,6 +270,12 @@ impl Region {
 
         drop(self.domain.regions.remove(self.index));
         Ok(self.memory.close())
+    }
+}
+
+impl Importer for Region {
+    fn revoke(&self) {
+        self.memory.revoke();
     }
 }
 

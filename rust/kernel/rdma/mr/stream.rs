@@ -4,7 +4,10 @@
 
 use super::{
     super::{
-        copy::copy as move_bytes,
+        copy::{
+            copy as move_bytes,
+            copy_io, //
+        },
         gate::Inside, //
     },
     layout::{
@@ -94,6 +97,7 @@ impl<'a> Stream<'a> {
             stretch: Stretch {
                 addr: core::ptr::null_mut(),
                 len: 0,
+                io: false,
             },
             moved: 0,
         }
@@ -109,6 +113,7 @@ impl<'a> Stream<'a> {
         stream.stretch = Stretch {
             addr: data.cast_mut(),
             len,
+            io: false,
         };
         stream
     }
@@ -132,6 +137,10 @@ impl<'a> Stream<'a> {
         let Some(stretch) = self.current()? else {
             return Err(AccessError::OutOfBounds);
         };
+        if stretch.io {
+            // Memory of a device need not know the processor's atomic operations.
+            return Err(AccessError::NotAllowed);
+        }
         let word = stretch.addr.cast::<u64>();
         if stretch.len < size_of::<u64>() || !word.is_aligned() {
             return Ok(None);
@@ -324,7 +333,13 @@ pub fn copy(
         // SAFETY: Both stretches are memory of regions that the streams keep from being released,
         // or kernel memory that its owner vouches for. They may overlap, and processes may write
         // to them meanwhile; the bytes are not looked at.
-        unsafe { move_bytes(target.addr, source.addr, len) };
+        unsafe {
+            if source.io || target.io {
+                copy_io(target.addr, target.io, source.addr, source.io, len);
+            } else {
+                move_bytes(target.addr, source.addr, len);
+            }
+        }
         from.advance(len);
         to.advance(len);
         left -= len as u64;

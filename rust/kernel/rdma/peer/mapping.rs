@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A range of a client's memory that somebody uses.
+
+use super::{
+    callbacks::ClientContext,
+    pages::{
+        Pages,
+        Range, //
+    },
+    registry,
+    ticket,
+    users::Use, //
+};
+use crate::{
+    bindings::sg_table,
+    rdma::log::warn_ratelimited, //
+};
+use core::{
+    cell::UnsafeCell,
+    convert::Infallible,
+    mem::{
+        self,
+        MaybeUninit, //
+    }, //
+};
+use kernel::{
+    device::Device,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc,
+        Completion,
+        SpinLock,
+        UniqueArc, //
+    }, //
+};
+
+/// Who uses a mapping.
+pub trait Importer: Send + Sync {
+    /// Ends all access for good. Returns when none is under way. Called more than once.
+    ///
+    /// The client may hold locks of its own, so this waits for nothing but copies.
+    fn revoke(&self);
+}
+
+/// What is to be mapped.
+pub struct Request {
+    /// The first byte, in the address space of the current process.
+    pub addr: usize,
+    /// How many bytes.
+    pub len: usize,
+    /// Whether they will be written to.
+    pub writable: bool,
+    /// For whom the client maps them.
+    pub device: ARef<Device>,
+}
+
+/// Where a mapping is in its life.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It is being made, and has no user.
+    Starting,
+    /// It has a user.
+    InUse,
+    /// An invalidation has begun to undo it.
+    TakingBack,
+    /// An invalidation has undone it.
+    TakenBack,
+    /// Its owner undoes it, or has.
+    Ending,
+}
+
+/// What is left to undo.
+#[derive(Default)]
+struct Undo {
+    dma_unmap: bool,
+    put_pages: bool,
+    /// So many pages are counted in the statistics.
+    uncount: Option<u64>,
+}
+
+struct State {
+    phase: Phase,
+    /// The client has invalidated the range.
+    invalidated: bool,
+    undo: Undo,
+    importer: Option<Arc<dyn Importer>>,
+}
+
+/// What the owner of a mapping shares with invalidations.
+#[pin_data]
+pub(super) struct Shared {
+    client: Use,
+    context: ClientContext,
+    ticket: u64,
+    request: Request,
+    /// Passed to the client only, and only by one thread at a time: the one that makes the mapping,
+    /// then the one that undoes it.
+    table: UnsafeCell<sg_table>,
+    /// Guards what has been done and is left to do. A leaf lock.
+    #[pin]
+    state: SpinLock<State>,
+    /// An invalidation that had begun has ended.
+    #[pin]
+    taken_back: Completion,
+}
+
+// SAFETY: The table is used by one thread at a time, see there; all else is `Send`.
+unsafe impl Send for Shared {}
+// SAFETY: As above, and all else is `Sync`.
+unsafe impl Sync for Shared {}
+
+/// A range of a client's memory, pinned and mapped. Unmapped, unpinned and released when dropped,
+/// as far as that has not been done.
+pub struct Mapping {
+    shared: Arc<Shared>,
+    pages: u64,
+}
+
+impl Mapping {
+    /// Has the owner of a range pin and map it, and says where the bytes are.
+    ///
+    /// `None` if nobody owns it; `EFAULT` if the owner took it back meanwhile; the errors of the
+    /// owner; `EINVAL` if what it says of the range makes no sense.
+    pub fn new(request: Request) -> Result<Option<(Self, Pages)>> {
+        // First, so that nothing can fail between acquiring a range and the duty to release it.
+        let room = UniqueArc::<Shared>::new_uninit(GFP_KERNEL)?;
+        let mut number = 0;
+        loop {
+            let Some(client) = registry::next_after(number) else {
+                return Ok(None);
+            };
+            number = client.number;
+            if let Some(context) = client.callbacks.acquire(request.addr, request.len) {
+                let mut mapping = Self {
+                    shared: Shared::fill(room, client, context, request),
+                    pages: 0,
+                };
+                let pages = mapping.shared.start()?;
+                mapping.pages = pages.count;
+                return Ok(Some((mapping, pages)));
+            }
+        }
+    }
+
+    /// Gives the mapping its user, who must not let anybody reach the bytes before.
+    ///
+    /// `EFAULT` if the client has taken the range back already.
+    pub fn attach(&self, importer: Arc<dyn Importer>) -> Result {
+        let shared = &self.shared;
+        let mut state = shared.state.lock();
+        if state.invalidated || state.phase != Phase::Starting {
+            drop(state);
+            // Not under the lock: this may be the last reference.
+            drop(importer);
+            return Err(EFAULT);
+        }
+        state.phase = Phase::InUse;
+        state.importer = Some(importer);
+        state.undo.uncount = Some(self.pages);
+        let statistics = &shared.client.statistics;
+        statistics.alloc_mrs.add(1);
+        statistics.reg_pages.add(self.pages);
+        statistics.reg_bytes.add(shared.request.len as u64);
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}
+
+impl Shared {
+    fn fill(
+        room: UniqueArc<MaybeUninit<Self>>,
+        client: Use,
+        context: ClientContext,
+        request: Request,
+    ) -> Arc<Self> {
+        let ticket = if client.invalidates {
+            ticket::next()
+        } else {
+            ticket::NONE
+        };
+        let made: Result<_, Infallible> = room.pin_init_with(pin_init!(Self {
+            client,
+            context,
+            ticket,
+            request,
+            table: UnsafeCell::new(sg_table::default()),
+            state <- new_spinlock!(State {
+                phase: Phase::Starting,
+                invalidated: false,
+                undo: Undo::default(),
+                importer: None,
+            }, "Mapping::state"),
+            taken_back <- Completion::new(),
+        }));
+        match made {
+            Ok(shared) => shared.into(),
+            Err(never) => match never {},
+        }
+    }
+
+    /// Has the range pinned and mapped. What has been done when this fails is undone by
+    /// [`Shared::end`].
+    fn start(self: &Arc<Self>) -> Result<Pages> {
+        self.try_start().inspect_err(|e| {
+            warn_ratelimited!(
+                "peer-memory client {}: cannot register {} bytes at {:#x}: {:?}\n",
+                self.client.name(),
+                self.request.len,
+                self.request.addr,
+                e
+            );
+        })
+    }
+
+    fn try_start(self: &Arc<Self>) -> Result<Pages> {
+        let Request { addr, len, .. } = self.request;
+        let client = &self.client.callbacks;
+        if self.ticket != ticket::NONE {
+            self.client.tickets.insert(self.ticket, self.clone())?;
+        }
+        // SAFETY: The mapping is being made by this thread, which is the only one that uses the
+        // table until it is attached or ends.
+        let table = unsafe { &mut *self.table.get() };
+
+        let writable = self.request.writable;
+        client.get_pages(self.context, addr, len, writable, table, self.ticket)?;
+        self.did(|undo| undo.put_pages = true)?;
+        let page_size = client.get_page_size(self.context);
+        self.did(|_| ())?;
+        if !page_size.is_power_of_two() {
+            return Err(EINVAL);
+        }
+        let mapped = client.dma_map(self.context, table, &self.request.device)?;
+        self.did(|undo| undo.dma_unmap = true)?;
+        let range = Range {
+            addr,
+            len,
+            page_size,
+            mapped,
+        };
+        // SAFETY: The client has just mapped the table.
+        let pages = unsafe { Pages::find(table, &range) }?;
+        Ok(pages)
+    }
+
+    /// Notes what has to be undone from now on. `EFAULT` if the client has taken the range back.
+    fn did(&self, note: impl FnOnce(&mut Undo)) -> Result {
+        let mut state = self.state.lock();
+        note(&mut state.undo);
+        if state.invalidated {
+            return Err(EFAULT);
+        }
+        Ok(())
+    }
+
+    /// Takes a step off the list of what is left to undo, if there is one.
+    fn next_step(&self) -> Option<Step> {
+        let mut state = self.state.lock();
+        let State {
+            undo, invalidated, ..
+        } = &mut *state;
+        if *invalidated && self.client.unmaps {
+            // The client has done so itself.
+            undo.dma_unmap = false;
+            undo.put_pages = false;
+        }
+        if mem::take(&mut undo.dma_unmap) {
+            Some(Step::DmaUnmap)
+        } else if mem::take(&mut undo.put_pages) {
+            Some(Step::PutPages)
+        } else {
+            undo.uncount.take().map(Step::Uncount)
+        }
+    }
+
+    /// Undoes what is left to undo, but for the release.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the one who moved the mapping to [`Phase::TakingBack`], or from a phase other
+    /// than that to [`Phase::Ending`]: only one thread undoes anything.
+    unsafe fn undo(&self) {
+        let client = &self.client.callbacks;
+        while let Some(step) = self.next_step() {
+            // SAFETY: By the requirements of this function nobody else uses the table now.
+            let table = unsafe { &mut *self.table.get() };
+            match step {
+                Step::DmaUnmap => {
+                    let undone = client.dma_unmap(self.context, table, &self.request.device);
+                    if let Err(e) = undone {
+                        warn_ratelimited!(
+                            "peer-memory client {}: dma_unmap fails: {:?}\n",
+                            self.client.name(),
+                            e
+                        );
+                    }
+                }
+                Step::PutPages => client.put_pages(self.context, table),
+                Step::Uncount(pages) => {
+                    let statistics = &self.client.statistics;
+                    statistics.dereg_pages.add(pages);
+                    statistics.dereg_bytes.add(self.request.len as u64);
+                }
+            }
+        }
+    }
+
+    /// The client takes the range back.
+    ///
+    /// The client may hold any lock of its own, so this waits for nothing but copies.
+    pub(super) fn take_back(&self) {
+        let (importer, begins) = {
+            let mut state = self.state.lock();
+            if !mem::replace(&mut state.invalidated, true) {
+                self.client.statistics.free_callbacks.add(1);
+            }
+            // Before it is in use nothing reaches the bytes, and nothing will: the thread that
+            // makes the mapping sees that it is invalidated, and undoes what it has done. At the
+            // end, access has ended before. In between, whoever comes second finds the rest being
+            // done, perhaps by the very callback that calls this.
+            let begins = state.phase == Phase::InUse;
+            if begins {
+                state.phase = Phase::TakingBack;
+            }
+            (state.importer.clone(), begins)
+        };
+        if let Some(importer) = importer {
+            importer.revoke();
+        }
+        if !begins {
+            return;
+        }
+        // SAFETY: This call moved the mapping to `TakingBack`.
+        unsafe { self.undo() };
+        self.state.lock().phase = Phase::TakenBack;
+        self.taken_back.complete_all();
+    }
+
+    /// Undoes what is left to undo, and releases the range. Called once, by the owner's drop.
+    fn end(&self) {
+        let importer = loop {
+            let mut state = self.state.lock();
+            if state.phase != Phase::TakingBack {
+                state.phase = Phase::Ending;
+                break state.importer.take();
+            }
+            drop(state);
+            // The range is released last, and not by the invalidation, whose caller may hold a lock
+            // that `release` takes.
+            self.taken_back.wait_for_completion();
+        };
+        // SAFETY: The mapping was not being taken back when this moved it to `Ending`.
+        unsafe { self.undo() };
+        // Until here a client that unmaps itself may say that there is nothing left to undo.
+        if self.ticket != ticket::NONE {
+            self.client.tickets.remove(self.ticket);
+        }
+        self.client.callbacks.release(self.context);
+        if importer.is_some() {
+            self.client.statistics.dealloc_mrs.add(1);
+        }
+        drop(importer);
+    }
+}
+
+/// A step of undoing a mapping.
+enum Step {
+    DmaUnmap,
+    PutPages,
+    /// Count so many pages as unmapped.
+    Uncount(u64),
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Memory that is taken back again and again, under the hands of those who use it. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "test.h"
+
+#define SIZE 65536
+#define THREADS 8
+#define OLD 0xa5 /* what the client puts into pages that it has taken back */
+
+/* Rounds; a slow machine may do with fewer. */
+static unsigned int rounds(void)
+{
+	const char *n = getenv("MRX_PEER_ROUNDS");
+
+	return n ? atoi(n) : 2000;
+}
+
+static struct {
+	atomic_uint direct, layout; /* keys, 0 while there is none */
+	atomic_bool stop;
+	struct peer *peer;
+	atomic_ulong good, revoked;
+} shared;
+
+/* Writes through whatever region there is. */
+static void *writer(void *arg)
+{
+	unsigned int n = (uintptr_t)arg, i = 0;
+	void *host = host_alloc(SIZE);
+	struct ibv_mr *mr = ibv_reg_mr(pd, host, SIZE, ALL_ACCESS);
+	struct link link;
+
+	link_open(&link);
+	memset(host, n + 1, SIZE);
+	while (!shared.stop) {
+		bool layout = (n + i++) & 1;
+		unsigned int key = layout ? shared.layout : shared.direct;
+		size_t len = 1 << (8 + i % 8), at = (i * 1000) % (SIZE / 2);
+		enum ibv_wc_status status;
+
+		if (!key) {
+			sched_yield();
+			continue;
+		}
+		status = transfer(&link, IBV_WR_RDMA_WRITE, sge(host, len, mr),
+				  layout ? at : (uintptr_t)shared.peer->addr + at, key);
+		if (status == IBV_WC_SUCCESS) {
+			shared.good++;
+			continue;
+		}
+		shared.revoked++;
+		CHECK(status == IBV_WC_REM_ACCESS_ERR, "%s", ibv_wc_status_str(status));
+		link_repair(&link);
+	}
+	link_close(&link);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	host_free(host, SIZE);
+	return NULL;
+}
+
+static void check_old(const struct peer *peer, unsigned int round)
+{
+	const volatile uint64_t *words = peer->addr;
+	unsigned int i;
+
+	for (i = 0; i < SIZE / sizeof(*words); i++)
+		if (words[i] != 0xa5a5a5a5a5a5a5a5)
+			break;
+	CHECK(i == SIZE / sizeof(*words), "round %u: a byte arrived at %zu after the memory was "
+	      "taken back", round, i * sizeof(*words));
+}
+
+static void under_load(int kind)
+{
+	pthread_t threads[THREADS];
+	struct mrx_peer_counters counters;
+	unsigned int round, n = rounds();
+	struct peer peer;
+	uintptr_t i;
+
+	CHECK_EQ(register_kind(0, kind), 0);
+	CHECK_EQ(peer_open(&peer, MRX_PEER_SCATTERED, SIZE, 1), 0);
+	shared.peer = &peer;
+	shared.stop = false;
+	shared.good = shared.revoked = 0;
+	for (i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, writer, (void *)i);
+	for (round = 0; round < n; round++) {
+		struct ibv_mr *mr = ibv_reg_mr(pd, peer.addr, SIZE, ALL_ACCESS);
+		struct ibv_mr *layout = empty_region();
+		struct ibv_sge piece;
+
+		if (!CHECK(mr, "round %u: %m", round))
+			break;
+		piece = sge(peer.addr, SIZE, mr);
+		CHECK_EQ(set_layout_sg(layout, &piece, 1), 0);
+		shared.direct = mr->rkey;
+		shared.layout = layout->rkey;
+		usleep(round % 4 * 100);
+		CHECK_EQ(peer_invalidate(&peer, round & 1 ? MRX_PEER_HOLDING_LOCK : 0), 1);
+		memset(peer.addr, OLD, SIZE);
+		sched_yield();
+		check_old(&peer, round);
+		shared.direct = shared.layout = 0;
+		CHECK_EQ(ibv_dereg_mr(layout), 0);
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		check_old(&peer, round);
+	}
+	shared.stop = true;
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	counters = peer_counters(&peer);
+	printf("# %u rounds, %lu writes arrived, %lu came too late\n", round,
+	       (unsigned long)shared.good, (unsigned long)shared.revoked);
+	CHECK(shared.good && shared.revoked, "the load was none");
+	EXPECT_CALLS(&peer, CALLS(n, n, n, kind == CLASSIC ? n : 0, kind == CLASSIC ? n : 0, n, n));
+	CHECK_EQ(counters.invalidations, n);
+	CHECK_EQ(counters.active, 0);
+	peer_close(&peer);
+	unregister_client(0);
+}
+
+static void test_classic(void)
+{
+	under_load(CLASSIC);
+}
+
+static void test_unmaps(void)
+{
+	under_load(UNMAPS);
+}
+
+/* --- everything at once --- */
+
+static void *invalidator(void *arg)
+{
+	while (!shared.stop)
+		peer_invalidate(arg, rand() & MRX_PEER_HOLDING_LOCK);
+	return NULL;
+}
+
+static void *registrar(void *arg)
+{
+	struct peer *peer = arg;
+
+	while (!shared.stop) {
+		struct ibv_mr *mr = ibv_reg_mr(pd, peer->addr, SIZE, ALL_ACCESS);
+
+		if (!mr) {
+			CHECK_EQ(errno, EFAULT);
+			continue;
+		}
+		shared.direct = mr->rkey;
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+	}
+	return NULL;
+}
+
+static void race(int kind)
+{
+	pthread_t threads[5];
+	struct mrx_peer_counters c;
+	unsigned int i, n = rounds() / 40 + 1;
+	struct peer peer;
+
+	CHECK_EQ(register_kind(0, kind), 0);
+	CHECK_EQ(peer_open(&peer, MRX_PEER_SCATTERED, SIZE, 1), 0);
+	shared.peer = &peer;
+	shared.stop = false;
+	pthread_create(&threads[0], NULL, writer, (void *)0);
+	pthread_create(&threads[1], NULL, invalidator, &peer);
+	pthread_create(&threads[2], NULL, invalidator, &peer);
+	pthread_create(&threads[3], NULL, registrar, &peer);
+	pthread_create(&threads[4], NULL, registrar, &peer);
+	for (i = 0; i < n; i++) {
+		usleep(10000);
+		unregister_client(0);
+		CHECK_EQ(register_kind(0, kind), 0);
+	}
+	shared.stop = true;
+	for (i = 0; i < 5; i++)
+		pthread_join(threads[i], NULL);
+	c = peer_counters(&peer);
+	printf("# %llu ranges, %llu invalidations\n", (unsigned long long)c.calls[MRX_PEER_ACQUIRE],
+	       (unsigned long long)c.invalidations);
+	CHECK_EQ(c.active, 0);
+	CHECK(!c.violations, "%llu violations, first: %s", (unsigned long long)c.violations,
+	      c.violation);
+	CHECK_EQ(c.calls[MRX_PEER_RELEASE], c.good[MRX_PEER_ACQUIRE]);
+	if (kind != UNMAPS) {
+		CHECK_EQ(c.calls[MRX_PEER_PUT_PAGES], c.good[MRX_PEER_GET_PAGES]);
+		CHECK_EQ(c.calls[MRX_PEER_DMA_UNMAP], c.good[MRX_PEER_DMA_MAP]);
+	}
+	peer_close(&peer);
+	unregister_client(0);
+}
+
+static void test_race_classic(void)
+{
+	race(CLASSIC);
+}
+
+static void test_race_unmaps(void)
+{
+	race(UNMAPS);
+}
+
+const struct test stress_tests[] = {
+	{ "8 threads write while memory is taken back", test_classic },
+	{ "8 threads write while a client takes memory back that unmaps it", test_unmaps },
+	{ "registration, deregistration, invalidation and unregistration race", test_race_classic },
+	{ "the same with a client that unmaps what it takes back", test_race_unmaps },
+	{ NULL, NULL },
+};
