@@ -30,7 +30,7 @@ const WORD: usize = size_of::<u64>();
 /// Words that are moved in one turn of the loop.
 const WORDS: usize = 8;
 /// Below this many bytes nothing is gained by the loop.
-const SHORT: usize = 2 * WORD * WORDS;
+const SHORT: usize = WORD * WORDS;
 
 /// Copies `len` bytes from `from` to `to`, which may overlap.
 ///
@@ -57,12 +57,14 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 ///
 /// As for [`copy`]; the ranges do not overlap, and `len` is at least [`SHORT`].
 unsafe fn copy_words(to: *mut u8, from: *const u8, len: usize) {
-    let head = to.align_offset(WORD).min(WORD);
+    let head = (to as usize).wrapping_neg() % WORD;
     let turns = (len - head) / (WORD * WORDS);
     let body = head + turns * WORD * WORDS;
     // SAFETY: All offsets are below `len`. Stores are aligned after the head; loads need not be.
     unsafe {
-        core::ptr::copy_nonoverlapping(from, to, head);
+        if head > 0 {
+            core::ptr::copy_nonoverlapping(from, to, head);
+        }
         let mut source = from.add(head).cast::<[u64; WORDS]>();
         let mut target = to.add(head).cast::<u64>();
         for _ in 0..turns {
@@ -74,7 +76,9 @@ unsafe fn copy_words(to: *mut u8, from: *const u8, len: usize) {
             }
             source = source.add(1);
         }
-        core::ptr::copy_nonoverlapping(from.add(body), to.add(body), len - body);
+        if body < len {
+            core::ptr::copy_nonoverlapping(from.add(body), to.add(body), len - body);
+        }
     }
 }
 
