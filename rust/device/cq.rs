@@ -88,19 +88,23 @@ impl From<&Completion> for Entry {
             port_num: 1,
             ..Default::default()
         };
-        let (flags, extra) = flags(c);
+        let (flags, extra) = flags(c, USER_WITH_INVALIDATE);
         wc.wc_flags = flags;
         wc.ex.bindgen_union_field = extra;
         Self(wc)
     }
 }
 
-/// The flags of a completion, and what it has besides.
-fn flags(c: &Completion) -> (u32, u32) {
+/// `IBV_WC_WITH_INV` of libibverbs, which is another bit than in the kernel.
+const USER_WITH_INVALIDATE: u32 = 1 << 3;
+
+/// The flags of a completion, and what it has besides; `with_invalidate` is the flag that says that
+/// this is a key.
+fn flags(c: &Completion, with_invalidate: u32) -> (u32, u32) {
     let (flag, extra) = match c.extra {
         Extra::None => (0, 0),
         Extra::Imm(imm) => (bindings::ib_wc_flags_IB_WC_WITH_IMM, imm),
-        Extra::Invalidate(key) => (bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE, key),
+        Extra::Invalidate(key) => (with_invalidate, key),
     };
     let header = match c.network {
         None => 0,
@@ -134,7 +138,7 @@ unsafe impl FromBytes for KernelEntry {}
 
 impl From<&Completion> for KernelEntry {
     fn from(c: &Completion) -> Self {
-        let (flags, extra) = flags(c);
+        let (flags, extra) = flags(c, bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE);
         let network_flag = bindings::ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE;
         Self {
             wr_id: c.wr_id,

@@ -31,12 +31,16 @@ use kernel::{
         Arc, //
     },
     time::{
+        delay::fsleep,
         msecs_to_jiffies,
         Delta,
         Instant,
         Monotonic, //
     },
 };
+
+/// Waits up to this long are waited for in the work queue itself, whose clock is coarser.
+const SHORT_MICROS: u64 = 2000;
 
 impl Qp {
     /// There are sends in the ring. Those of a process are executed; those of a user in the kernel,
@@ -56,8 +60,28 @@ impl Qp {
         Ok(())
     }
 
-    /// Executes what is posted, as far as that is possible now.
+    /// Executes what is posted, as far as that is possible now; the rest goes on later.
     pub(super) fn run(self: &Arc<Self>) {
+        if let Some(micros) = self.execute_posted() {
+            self.continue_in(micros);
+        }
+    }
+
+    /// As [`Qp::run`], in the work queue. What has to wait for less than the clock of the work
+    /// queue can tell is waited for here.
+    pub(super) fn run_in_work_queue(self: &Arc<Self>) {
+        while let Some(micros) = self.execute_posted() {
+            if micros > SHORT_MICROS {
+                self.continue_in(micros);
+                return;
+            }
+            fsleep(Delta::from_micros(micros.max(1) as i64));
+        }
+    }
+
+    /// Executes what is posted, as far as that is possible now. Returns after how many microseconds
+    /// to go on, if there is more.
+    fn execute_posted(self: &Arc<Self>) -> Option<u64> {
         let mut send = self.send.lock();
         loop {
             match self.state() {
@@ -66,31 +90,28 @@ impl Qp {
                     self.flush_sends(&mut send);
                     drop(send);
                     self.flush_recvs();
-                    return;
+                    return None;
                 }
-                _ => return,
+                _ => return None,
             }
             if !send.peek() {
-                return;
+                return None;
             }
             if let Some(micros) = left_to_wait(&mut send) {
-                self.continue_in(micros);
-                return;
+                return Some(micros);
             }
             match execute::execute(self, &mut send) {
                 Verdict::Done => send.pop(),
                 Verdict::Later { micros } => {
                     // Not for ever, and far from what a time in nanoseconds can hold.
                     let micros = micros.min(u64::from(u32::MAX));
-                    send.not_before =
-                        Some(Instant::<Monotonic>::now() + Delta::from_micros(micros as i64));
-                    self.continue_in(micros);
-                    return;
+                    let delay = Delta::from_micros(micros as i64);
+                    send.not_before = Some(Instant::<Monotonic>::now() + delay);
+                    return Some(micros);
                 }
             }
             if task::is_dying() {
-                self.continue_in(0);
-                return;
+                return Some(0);
             }
             task::let_others_run();
         }
@@ -159,7 +180,11 @@ impl Qp {
 
     /// Has the work queue go on with this queue pair in a while, unless it will do so earlier.
     fn continue_in(self: &Arc<Self>, micros: u64) {
-        let jiffies = msecs_to_jiffies(micros.div_ceil(1000).min(u64::from(u32::MAX)) as u32);
+        let millis = match micros {
+            0..=SHORT_MICROS => 0,
+            _ => micros.div_ceil(1000).min(u64::from(u32::MAX)) as u32,
+        };
+        let jiffies = msecs_to_jiffies(millis);
         if let Some(_inside) = self.handle.enter() {
             work::queue_after(self, jiffies);
         }

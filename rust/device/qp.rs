@@ -140,7 +140,7 @@ impl WorkItem for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(this: Arc<Qp>) {
-        this.run();
+        this.run_in_work_queue();
     }
 }
 

@@ -210,8 +210,10 @@ impl RawSend {
     }
 
     fn flush(&self) -> Operation {
-        // `struct { u64 remote_addr; u32 length; u32 rkey; u8 type; u8 level; } flush`
-        let [a0, a1, length, rkey, how, ..] = self.args;
+        // `struct { u64 remote_addr; u32 length; u32 rkey; u8 type; u8 level; } flush`, of which the
+        // provider library leaves `length` out.
+        let [a0, a1, _, rkey, how, ..] = self.args;
+        let length = self.dma.length;
         Operation::Flush {
             remote: Remote {
                 addr: word(a0, a1),
