@@ -20,7 +20,6 @@ use crate::{
     },
     memory::Memory,
     provider::{
-        OwnedTable,
         Provider,
         Request,
         Table,
@@ -251,15 +250,7 @@ impl<const SLOT: usize> Provider for Slot<SLOT> {
         let mapped = range
             .misbehave(DMA_MAP)
             .and_then(|()| range.fill(table, device));
-        let revoked = {
-            let mut progress = range.progress.lock();
-            progress.mapped = mapped.is_ok();
-            progress.revoked
-        };
-        if revoked {
-            // Nobody asks for it to be unmapped any more.
-            drop::<OwnedTable>(table.take());
-        }
+        range.progress.lock().mapped = mapped.is_ok();
         range.buffer.count(DMA_MAP, mapped.is_ok());
         mapped
     }

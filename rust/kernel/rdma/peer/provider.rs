@@ -27,6 +27,7 @@ use crate::bindings::{
     sg_table, //
 };
 use core::{
+    cell::UnsafeCell,
     marker::PhantomData,
     num::NonZeroU64,
     ptr::NonNull, //
@@ -96,7 +97,8 @@ pub trait Provider: Sized + 'static {
     /// Undoes `dma_map`, but for the table.
     fn dma_unmap(range: &Arc<Self::Range>, table: &mut Table<'_>, device: &Device) -> Result;
 
-    /// Undoes `get_pages`, and frees the table.
+    /// Undoes `get_pages`, and frees the table. Not called for a range that the client has unmapped
+    /// itself, whose table is freed when it is released.
     fn put_pages(range: &Arc<Self::Range>, table: &mut Table<'_>) {
         let _ = range;
         table.free();
@@ -144,11 +146,6 @@ impl Table<'_> {
         *self.0 = sg_table::default();
     }
 
-    /// Takes the entries out, to free them when the client unmaps the range itself.
-    pub fn take(&mut self) -> OwnedTable {
-        OwnedTable(core::mem::take(self.0))
-    }
-
     /// Maps the pages of all entries for `device`. Returns how many entries have an address then.
     pub fn map(&mut self, device: &Device) -> Result<u32> {
         let device = core::ptr::from_ref(device).cast_mut().cast();
@@ -172,18 +169,6 @@ impl Table<'_> {
         unsafe {
             bindings::dma_unmap_sg_attrs(device, self.0.sgl, self.0.orig_nents as c_int, both, 0)
         };
-    }
-}
-
-/// The entries of a table, which are freed when this is dropped.
-pub struct OwnedTable(sg_table);
-
-// SAFETY: A table is plain memory.
-unsafe impl Send for OwnedTable {}
-
-impl Drop for OwnedTable {
-    fn drop(&mut self) {
-        Table(&mut self.0).free();
     }
 }
 
@@ -256,6 +241,21 @@ impl Invalidator {
     }
 }
 
+/// What the registry calls the context of a range.
+struct Context<P: Provider> {
+    range: Arc<P::Range>,
+    /// The entries that `dma_map` has made, until `put_pages` has freed them. A client that unmaps
+    /// a range itself is not asked to. For one range the registry calls one callback at a time,
+    /// so that one thread at a time uses this.
+    entries: UnsafeCell<sg_table>,
+}
+
+impl<P: Provider> Drop for Context<P> {
+    fn drop(&mut self) {
+        Table(self.entries.get_mut()).free();
+    }
+}
+
 /// A client that is registered, until this is dropped.
 ///
 /// Dropping it waits until all ranges of the client have been released, so not in one of the
@@ -312,12 +312,11 @@ impl<P: Provider> Registration<P> {
 
     /// # Safety
     ///
-    /// `context` is of a range that has been acquired and not been released.
-    unsafe fn range<R>(context: *mut c_void, f: impl FnOnce(&Arc<P::Range>) -> R) -> R {
-        // SAFETY: By the requirements of this function the reference that `acquire` gave away is
-        // still there, and stays there.
-        let range = unsafe { Arc::from_raw(context.cast::<P::Range>()) };
-        f(&core::mem::ManuallyDrop::new(range))
+    /// `context` is of a range that has been acquired, and is not released for the lifetime of the
+    /// result.
+    unsafe fn context<'a>(context: *mut c_void) -> &'a Context<P> {
+        // SAFETY: By the requirements of this function what `acquire` gave away is still there.
+        unsafe { &*context.cast() }
     }
 
     /// # Safety
@@ -333,8 +332,19 @@ impl<P: Provider> Registration<P> {
         let Some(range) = P::acquire(addr, len) else {
             return 0;
         };
+        let Ok(room) = KBox::<Context<P>>::new_uninit(GFP_KERNEL) else {
+            P::release(range);
+            return 0;
+        };
+        let fresh = KBox::write(
+            room,
+            Context {
+                range,
+                entries: UnsafeCell::new(sg_table::default()),
+            },
+        );
         // SAFETY: The registry passes a place for the context.
-        unsafe { *context = Arc::into_raw(range).cast_mut().cast() };
+        unsafe { *context = KBox::into_raw(fresh).cast() };
         1
     }
 
@@ -358,8 +368,8 @@ impl<P: Provider> Registration<P> {
             ticket: NonZeroU64::new(ticket).map(Ticket),
         };
         // SAFETY: The registry passes the context of an acquired range.
-        let got = unsafe { Self::range(context, |range| P::get_pages(range, &request)) };
-        got.map_or_else(|e| e.to_errno(), |()| 0)
+        let range = unsafe { &Self::context(context).range };
+        P::get_pages(range, &request).map_or_else(|e| e.to_errno(), |()| 0)
     }
 
     /// # Safety
@@ -367,7 +377,7 @@ impl<P: Provider> Registration<P> {
     /// See [`Registration::acquire`].
     unsafe extern "C" fn get_page_size(context: *mut c_void) -> c_ulong {
         // SAFETY: As in `get_pages`.
-        unsafe { Self::range(context, P::page_size) }
+        P::page_size(unsafe { &Self::context(context).range })
     }
 
     /// # Safety
@@ -381,12 +391,18 @@ impl<P: Provider> Registration<P> {
         mapped: *mut c_int,
     ) -> c_int {
         // SAFETY: As in `get_pages`; table and device are valid during the call.
-        let count = unsafe {
-            let device = Device::from_raw(device);
-            Self::range(context, |range| {
-                P::dma_map(range, &mut Table(&mut *table), device)
-            })
+        let (context, table, device) = unsafe {
+            (
+                Self::context(context),
+                &mut *table,
+                Device::from_raw(device),
+            )
         };
+        let count = P::dma_map(&context.range, &mut Table(table), device);
+        if count.is_ok() {
+            // SAFETY: Nothing else uses the entries now.
+            unsafe { *context.entries.get() = *table };
+        }
         let count = count.and_then(|count| Ok(c_int::try_from(count)?));
         match count {
             Ok(count) => {
@@ -407,12 +423,14 @@ impl<P: Provider> Registration<P> {
         device: *mut bindings::device,
     ) -> c_int {
         // SAFETY: As in `dma_map`.
-        let undone = unsafe {
-            let device = Device::from_raw(device);
-            Self::range(context, |range| {
-                P::dma_unmap(range, &mut Table(&mut *table), device)
-            })
+        let (context, table, device) = unsafe {
+            (
+                Self::context(context),
+                &mut *table,
+                Device::from_raw(device),
+            )
         };
+        let undone = P::dma_unmap(&context.range, &mut Table(table), device);
         undone.map_or_else(|e| e.to_errno(), |()| 0)
     }
 
@@ -421,11 +439,10 @@ impl<P: Provider> Registration<P> {
     /// See [`Registration::acquire`].
     unsafe extern "C" fn put_pages(table: *mut sg_table, context: *mut c_void) {
         // SAFETY: As in `dma_map`.
-        unsafe {
-            Self::range(context, |range| {
-                P::put_pages(range, &mut Table(&mut *table))
-            })
-        };
+        let (context, table) = unsafe { (Self::context(context), &mut *table) };
+        P::put_pages(&context.range, &mut Table(table));
+        // SAFETY: Nothing else uses the entries now.
+        unsafe { *context.entries.get() = *table };
     }
 
     /// # Safety
@@ -433,7 +450,8 @@ impl<P: Provider> Registration<P> {
     /// See [`Registration::acquire`].
     unsafe extern "C" fn release(context: *mut c_void) {
         // SAFETY: The registry releases what was acquired once, and does not use it any more.
-        P::release(unsafe { Arc::from_raw(context.cast::<P::Range>()) });
+        let context = unsafe { KBox::from_raw(context.cast::<Context<P>>()) };
+        P::release(context.range.clone());
     }
 }
 
