@@ -12,7 +12,7 @@
 . "$(dirname "$0")/lib.sh"
 
 LOG=$MRX_BUILD/bench-kernel.log
-LIMIT=1200 # seconds; a whole run takes about five minutes under emulation
+LIMIT=1200 # seconds; a whole run takes three to six minutes under emulation
 
 # What runs in the guest, with the arguments of the program.
 guest() {
@@ -39,12 +39,16 @@ need_root
 "$MRX_TOP/scripts/kernel.sh" >/dev/null
 timed "Build the module" "$MRX_TOP/scripts/module.sh"
 timed "Build the benchmark" "$MRX_TOP/scripts/userspace.sh" build --release --package mrx-bench
+case " $* " in
+*" --help "* | *" -h "*) exec "$MRX_TOP/scripts/in-root.sh" build/cargo/release/mrx-bench --help ;;
+esac
 accel=$("$MRX_TOP/scripts/vm.sh" --accel)
+host=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 say "Boot Debian's kernel under $accel ..."
 echo
 status=0
 "$MRX_TOP/scripts/vm.sh" --timeout "$LIMIT" --log "$LOG" -- bash -c "$(guest)" mrx-bench \
-	--device rxe_mrx0 --rxe rxe0 --accelerator "$accel" \
+	--device rxe_mrx0 --rxe rxe0 --accelerator "$accel on ${host:-an unnamed processor}" \
 	--json build/bench.json --svg build/bench.svg "$@" || status=$?
 "$MRX_TOP/scripts/kernel-log.sh" "$LOG"
 [ "$status" -eq 0 ] || die "the benchmark failed with status $status (kernel log: $LOG)"

@@ -14,6 +14,7 @@
 #include <linux/sysfs.h>
 #include <linux/version.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 #include <net/addrconf.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_umem.h>
@@ -211,6 +212,21 @@ bool mrx_fatal_signal_pending(void)
 void mrx_cond_resched(void)
 {
 	cond_resched();
+}
+
+void mrx_local_bh_disable(void)
+{
+	local_bh_disable();
+}
+
+void mrx_local_bh_enable(void)
+{
+	local_bh_enable();
+}
+
+bool mrx_mod_delayed_work(struct delayed_work *work)
+{
+	return mod_delayed_work(system_dfl_wq, work, 0);
 }
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id)

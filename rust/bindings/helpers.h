@@ -8,6 +8,7 @@
 #include <linux/types.h>
 
 struct attribute;
+struct delayed_work;
 struct ib_device;
 union ib_gid;
 struct ib_mr;
@@ -53,6 +54,9 @@ void *mrx_map_physical(u64 addr, size_t len, bool *mapped);
 bool mrx_ratelimit(void);
 bool mrx_fatal_signal_pending(void);
 void mrx_cond_resched(void);
+void mrx_local_bh_disable(void);
+void mrx_local_bh_enable(void);
+bool mrx_mod_delayed_work(struct delayed_work *work);
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id);
 struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attrs,

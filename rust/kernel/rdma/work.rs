@@ -1,60 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Delayed work whose delay can be cut short, and that can be turned off for good.
+//! Delayed work that can be hastened, and turned off for good.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use crate::bindings;
 use kernel::{
-    prelude::*,
     sync::Arc,
     time::Jiffies,
     workqueue::{
         HasDelayedWork,
         HasWork,
+        Queue,
         Work,
         WorkItem, //
     }, //
 };
-
-/// The C work item of `object`.
-///
-/// # Safety
-///
-/// `object` points to a live `T`.
-unsafe fn delayed_work<T>(object: *mut T) -> *mut bindings::delayed_work
-where
-    T: HasDelayedWork<T> + HasWork<T>,
-{
-    // SAFETY: The object is alive, and has the work item inside it. `HasDelayedWork` says that it
-    // is the one in a `struct delayed_work`, of which it is the first member.
-    unsafe { Work::raw_get(T::raw_get_work(object)).cast() }
-}
-
-/// Runs the delayed work of `item` after `delay`, whether it was queued already or not.
-///
-/// Must not be called after [`turn_off`], nor at the same time.
-pub fn run_in<T>(item: Arc<T>, delay: Jiffies)
-where
-    T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>>,
-{
-    let object = Arc::into_raw(item).cast_mut();
-    // SAFETY: `object` is alive, since the queue gets the reference that was given up above. The
-    // queue exists as long as the kernel.
-    let was_queued = unsafe {
-        bindings::mod_delayed_work_on(
-            bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
-            bindings::system_dfl_wq,
-            delayed_work(object),
-            delay,
-        )
-    };
-    if was_queued {
-        // The queue had a reference already.
-        // SAFETY: Gives back the one that was given up above.
-        drop(unsafe { Arc::from_raw(object.cast_const()) });
-    }
-}
 
 /// Cancels the delayed work of `item`, waits for it if it runs, and keeps it from ever being
 /// queued again.
@@ -63,11 +24,45 @@ where
     T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>>,
 {
     let object = Arc::as_ptr(item).cast_mut();
-    // SAFETY: `object` is alive.
-    let was_queued = unsafe { bindings::disable_delayed_work_sync(delayed_work(object)) };
-    if was_queued {
+    // SAFETY: `object` is alive, and has the work item inside it.
+    let work = unsafe { Work::raw_get(T::raw_get_work(object)) };
+    // SAFETY: `HasDelayedWork` says that the work item is the one in a `struct delayed_work`, of
+    // which it is the first member.
+    let was_pending =
+        unsafe { bindings::disable_delayed_work_sync(work.cast::<bindings::delayed_work>()) };
+    if was_pending {
         // The queue owned a reference that its function would have taken over.
-        // SAFETY: It was made with `Arc::into_raw`, and the work will not run any more.
+        // SAFETY: `enqueue` made it with `Arc::into_raw` and the work will not run any more.
+        drop(unsafe { Arc::from_raw(object.cast_const()) });
+    }
+}
+
+/// Has the delayed work of `item` run after `delay`, unless it is queued already.
+pub fn queue_after<T>(item: &Arc<T>, delay: Jiffies)
+where
+    T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>> + Send + Sync + 'static,
+{
+    // SAFETY: The system's queue lives for ever.
+    let queue = unsafe { Queue::from_raw(bindings::system_dfl_wq) };
+    // If it is queued, it will see what is to be done.
+    let _ = queue.enqueue_delayed(item.clone(), delay);
+}
+
+/// Has the delayed work of `item` run now, whether it waits for later or is not queued at all.
+pub fn hasten<T>(item: &Arc<T>)
+where
+    T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>>,
+{
+    // The queue owns a reference while the work waits: this one, unless it has one already.
+    let object = Arc::into_raw(item.clone()).cast_mut();
+    // SAFETY: As in `turn_off`. The system's queue lives for ever; queueing is allowed in any
+    // context.
+    let was_pending = unsafe {
+        let work = Work::raw_get(T::raw_get_work(object));
+        bindings::mrx_mod_delayed_work(work.cast::<bindings::delayed_work>())
+    };
+    if was_pending {
+        // SAFETY: Made by `Arc::into_raw` above, and not taken by the queue.
         drop(unsafe { Arc::from_raw(object.cast_const()) });
     }
 }

@@ -25,6 +25,11 @@ impl Access {
     /// The region is addressed from zero instead of from its first virtual address.
     pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
 
+    /// Memory windows may be bound to the region.
+    pub const MW_BIND: Self = Self(bindings::ib_access_flags_IB_ACCESS_MW_BIND);
+    /// The other side may ask for its writes to become globally visible.
+    pub const FLUSH_GLOBAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL);
+
     /// Everything that lets somebody reach bytes.
     const RIGHTS: u32 =
         Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0;
@@ -36,10 +41,14 @@ impl Access {
     pub const SUPPORTED: Self = Self(
         Self::RIGHTS
             | Self::ZERO_BASED.0
-            | bindings::ib_access_flags_IB_ACCESS_MW_BIND
+            | Self::MW_BIND.0
+            | Self::FLUSH_GLOBAL.0
             | bindings::ib_access_flags_IB_ACCESS_HUGETLB
             | bindings::ib_access_flags_IB_ACCESS_OPTIONAL,
     );
+
+    /// What memory windows can have.
+    pub const WINDOW: Self = Self((Self::RIGHTS & !Self::LOCAL_WRITE.0) | Self::ZERO_BASED.0);
 
     /// The set of the C flags `bits`.
     pub const fn from_bits(bits: u32) -> Self {
@@ -54,6 +63,11 @@ impl Access {
     /// Whether everything in `other` is in this set.
     pub const fn includes(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether something in `other` is in this set.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Whether memory of a region with this set is ever written to.

@@ -12,7 +12,8 @@ use super::{
         },
         umem::Umem, //
     },
-    access::Access, //
+    access::Access,
+    fast::FastPages, //
 };
 use kernel::{
     prelude::*,
@@ -43,6 +44,10 @@ pub enum Memory {
     None,
     /// Pinned user memory.
     Pinned(Pinned),
+    /// Pages of the kernel that a work request registers.
+    Fast(Pin<KBox<FastPages>>),
+    /// All of the kernel's memory, addressed as the kernel addresses it.
+    Kernel,
     /// Memory of another device.
     Peer(Peer),
 }
@@ -80,6 +85,22 @@ impl Memory {
             Self::None => None,
             Self::Pinned(pinned) => pinned.extents.stretch(offset, len, hint),
             Self::Peer(peer) => peer.extents.stretch(offset, len, hint),
+            Self::Fast(pages) => pages.stretch(offset, len),
+            Self::Kernel => Some(Stretch {
+                addr: offset as *mut u8,
+                len,
+                io: false,
+            }),
+        }
+    }
+
+    /// Whether a region of this memory can get `access` after it has been made. `EACCES` if the
+    /// memory cannot be written to, `EOPNOTSUPP` if memory of this kind keeps what it has.
+    pub fn allows(&self, access: Access) -> Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Pinned(pinned) => pinned.umem.allows(access.bits()),
+            Self::Peer(_) | Self::Fast(_) | Self::Kernel => Err(EOPNOTSUPP),
         }
     }
 
@@ -87,7 +108,7 @@ impl Memory {
     /// taken away already.
     pub fn attach(&self, importer: Arc<dyn Importer>) -> Result {
         match self {
-            Self::None | Self::Pinned(_) => Ok(()),
+            Self::None | Self::Pinned(_) | Self::Fast(_) | Self::Kernel => Ok(()),
             Self::Peer(peer) => peer.mapping.attach(importer),
         }
     }
@@ -100,7 +121,7 @@ impl Memory {
 /// All extents are within the pages of `umem`.
 pub struct Pinned {
     extents: Extents,
-    _umem: Umem,
+    umem: Umem,
 }
 
 impl Pinned {
@@ -108,10 +129,7 @@ impl Pinned {
     pub fn new(umem: Umem) -> Result<Self> {
         let mut extents = Extents::new(false);
         umem.for_each_stretch(|addr, len| extents.push(addr, len))?;
-        Ok(Self {
-            extents,
-            _umem: umem,
-        })
+        Ok(Self { extents, umem })
     }
 }
 

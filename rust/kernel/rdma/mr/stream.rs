@@ -27,7 +27,13 @@ use super::{
     },
 };
 use core::slice;
-use kernel::sync::Arc;
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    Arc, //
+};
 
 /// The most bytes that are moved before memory that somebody takes away is let go of. Bounds how
 /// long a deregistration or an invalidation waits for a transfer.
@@ -69,6 +75,9 @@ pub struct Stream<'a> {
     pieces: Pieces<'a>,
     piece: Option<Piece<'a>>,
     leaf: Option<(&'a Arc<Region>, Inside<'a, Memory>)>,
+    /// The generation that the memory of the current window must have, unless a layout keeps it
+    /// as it is.
+    generation: Option<u32>,
     hint: usize,
     stretch: Stretch,
     moved: usize,
@@ -83,6 +92,7 @@ impl<'a> Stream<'a> {
             pieces: Pieces::None,
             piece: None,
             leaf: None,
+            generation: None,
             hint: 0,
             stretch: Stretch {
                 addr: core::ptr::null_mut(),
@@ -106,6 +116,39 @@ impl<'a> Stream<'a> {
             io: false,
         };
         stream
+    }
+
+    /// Kernel memory to be written to.
+    ///
+    /// # Safety
+    ///
+    /// `data` is valid for writes as long as the stream is used.
+    pub unsafe fn into_kernel_memory(data: *mut u8, len: usize) -> Self {
+        // SAFETY: By the requirements of this function; what is written may be read.
+        unsafe { Self::of_kernel_memory(data, len) }
+    }
+
+    /// Calls `f` with the 64-bit word that the stream begins with; `Ok(None)` if that is not
+    /// aligned or does not lie in one piece.
+    pub fn with_word<R>(
+        &mut self,
+        f: impl FnOnce(&Atomic<u64>) -> R,
+    ) -> Result<Option<R>, AccessError> {
+        let Some(stretch) = self.current()? else {
+            return Err(AccessError::OutOfBounds);
+        };
+        if stretch.io {
+            // Memory of a device need not know the processor's atomic operations.
+            return Err(AccessError::NotAllowed);
+        }
+        let word = stretch.addr.cast::<u64>();
+        if stretch.len < size_of::<u64>() || !word.is_aligned() {
+            return Ok(None);
+        }
+        // SAFETY: Eight aligned bytes of a region that the stream keeps from being released. The
+        // kernel has no other kind of access to them but copies, which may tear, as those of
+        // processes do.
+        Ok(Some(f(unsafe { Atomic::from_ptr(word) })))
     }
 
     /// The next bytes that lie next to each other; `None` at the end.
@@ -143,6 +186,13 @@ impl<'a> Stream<'a> {
         let Some((_, memory)) = &self.leaf else {
             return Err(AccessError::Revoked);
         };
+        let generation = piece.leaf.generation.load(Relaxed);
+        if self
+            .generation
+            .is_some_and(|expected| expected != generation)
+        {
+            return Err(AccessError::Revoked);
+        }
         let len = (piece.length as usize).min(LET_GO_AFTER);
         let stretch = memory
             .stretch(piece.offset, len, &mut self.hint)
@@ -168,6 +218,7 @@ impl<'a> Stream<'a> {
             let window = self.windows.next()?;
             self.pieces = Pieces::of(window);
             self.holder = None;
+            self.generation = window.bound.is_none().then_some(window.generation);
             if window.bound.is_some() {
                 match enter(&window.region) {
                     Ok(holder) => self.holder = Some(holder),
