@@ -50,6 +50,22 @@ test_the_C_client_takes_memory_back_under_load() {
 }
 
 
+test_bytes_of_the_Rust_client_move() {
+	groups rust data
+}
+
+test_the_Rust_client_is_called_by_the_protocol() {
+	groups rust protocol
+}
+
+test_the_Rust_client_takes_memory_back() {
+	groups rust revoke
+}
+
+test_the_Rust_client_takes_memory_back_under_load() {
+	groups rust stress
+}
+
 test_a_link_goes_with_regions_of_a_client_on_it() {
 	groups c removal
 	vanishes rxe_mrx0

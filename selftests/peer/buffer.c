@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory of the C client: contiguous pages, scattered pages, or the memory of a
+ * Memory of the clients: contiguous pages, scattered pages, or the memory of a
  * PCI device.
  */
 #include <linux/io.h>
@@ -168,6 +168,12 @@ int peer_buffer_mmap(struct peer_buffer *buf, struct vm_area_struct *vma)
 	return 0;
 }
 
+/* The buffer that an area maps, or NULL. */
+struct peer_buffer *peer_buffer_of_vma(struct vm_area_struct *vma)
+{
+	return vma->vm_ops == &vm_ops ? vma->vm_private_data : NULL;
+}
+
 /*
  * The buffer that the process has mapped at an address, with a reference to it,
  * and where in the buffer the address is.
@@ -181,8 +187,9 @@ struct peer_buffer *peer_buffer_of(unsigned long addr, size_t size, unsigned lon
 		return NULL;
 	mmap_read_lock(current->mm);
 	vma = vma_lookup(current->mm, addr);
-	if (vma && vma->vm_ops == &vm_ops && size <= vma->vm_end - addr) {
-		buf = vma->vm_private_data;
+	if (vma && size <= vma->vm_end - addr)
+		buf = peer_buffer_of_vma(vma);
+	if (buf) {
 		peer_buffer_get(buf);
 		*offset = (vma->vm_pgoff << PAGE_SHIFT) + (addr - vma->vm_start);
 	}

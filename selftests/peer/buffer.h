@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory of the C client that a process reaches by mmap only, and that has no
+ * Memory of a client that a process reaches by mmap only, and that has no
  * pages as far as the kernel's own pinning goes.
  */
 #ifndef MRX_PEER_BUFFER_H
@@ -18,6 +18,7 @@ struct peer_buffer {
 	enum mrx_peer_flavour flavour;
 	size_t size;
 	u32 owners;
+	void *state; /* of the client in Rust */
 	struct page **pages; /* of the flavours that have some */
 	unsigned long npages;
 	phys_addr_t bar; /* of the flavour that is device memory */
@@ -37,6 +38,7 @@ int peer_buffer_alloc(struct peer_buffer *buf, const struct mrx_peer_alloc *allo
 void peer_buffer_get(struct peer_buffer *buf);
 void peer_buffer_put(struct peer_buffer *buf);
 int peer_buffer_mmap(struct peer_buffer *buf, struct vm_area_struct *vma);
+struct peer_buffer *peer_buffer_of_vma(struct vm_area_struct *vma);
 struct peer_buffer *peer_buffer_of(unsigned long addr, size_t size, unsigned long *offset);
 phys_addr_t peer_buffer_phys(struct peer_buffer *buf, unsigned long page);
 

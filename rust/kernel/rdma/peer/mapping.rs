@@ -5,6 +5,7 @@
 use super::{
     callbacks::ClientContext,
     pages::{
+        Entries,
         Pages,
         Range, //
     },
@@ -26,12 +27,14 @@ use core::{
 };
 use kernel::{
     device::Device,
+    new_mutex,
     new_spinlock,
     prelude::*,
     sync::{
         aref::ARef,
         Arc,
         Completion,
+        Mutex,
         SpinLock,
         UniqueArc, //
     }, //
@@ -102,6 +105,9 @@ pub(super) struct Shared {
     /// Guards what has been done and is left to do. A leaf lock.
     #[pin]
     state: SpinLock<State>,
+    /// Held while the entries of the table are read, and for nothing else: nothing sleeps under it.
+    #[pin]
+    reading: Mutex<()>,
     /// An invalidation that had begun has ended.
     #[pin]
     taken_back: Completion,
@@ -145,25 +151,33 @@ impl Mapping {
         }
     }
 
-    /// Gives the mapping its user, who must not let anybody reach the bytes before.
+    /// Gives the mapping its user, who must not let anybody reach the bytes before, or another one
+    /// than it had, whose access has ended.
     ///
     /// `EFAULT` if the client has taken the range back already.
     pub fn attach(&self, importer: Arc<dyn Importer>) -> Result {
-        let shared = &self.shared;
-        let mut state = shared.state.lock();
-        if state.invalidated || state.phase != Phase::Starting {
-            drop(state);
-            // Not under the lock: this may be the last reference.
-            drop(importer);
-            return Err(EFAULT);
+        // What this leaves over, which may be a last reference, is not to be dropped under the lock.
+        let mut importer = Some(importer);
+        let first = {
+            let mut state = self.shared.state.lock();
+            let first = match state.phase {
+                Phase::Starting if !state.invalidated => true,
+                Phase::InUse => false,
+                _ => return Err(EFAULT),
+            };
+            state.phase = Phase::InUse;
+            mem::swap(&mut state.importer, &mut importer);
+            if first {
+                state.undo.uncount = Some(self.pages);
+            }
+            first
+        };
+        if first {
+            let statistics = &self.shared.client.statistics;
+            statistics.alloc_mrs.add(1);
+            statistics.reg_pages.add(self.pages);
+            statistics.reg_bytes.add(self.shared.request.len as u64);
         }
-        state.phase = Phase::InUse;
-        state.importer = Some(importer);
-        state.undo.uncount = Some(self.pages);
-        let statistics = &shared.client.statistics;
-        statistics.alloc_mrs.add(1);
-        statistics.reg_pages.add(self.pages);
-        statistics.reg_bytes.add(shared.request.len as u64);
         Ok(())
     }
 }
@@ -198,6 +212,7 @@ impl Shared {
                 undo: Undo::default(),
                 importer: None,
             }, "Mapping::state"),
+            reading <- new_mutex!((), "Mapping::reading"),
             taken_back <- Completion::new(),
         }));
         match made {
@@ -246,9 +261,15 @@ impl Shared {
             page_size,
             mapped,
         };
-        // SAFETY: The client has just mapped the table.
-        let pages = unsafe { Pages::find(table, &range) }?;
-        Ok(pages)
+        let mut entries = Entries::with_room_for(table)?;
+        {
+            let _reading = self.reading.lock();
+            self.did(|_| ())?;
+            // SAFETY: The client has mapped the table, and an invalidation, after which it may free
+            // it, waits for the lock.
+            unsafe { entries.copy(table) };
+        }
+        Pages::find(&entries, &range)
     }
 
     /// Notes what has to be undone from now on. `EFAULT` if the client has taken the range back.
@@ -317,7 +338,7 @@ impl Shared {
     ///
     /// The client may hold any lock of its own, so this waits for nothing but copies.
     pub(super) fn take_back(&self) {
-        let (importer, begins) = {
+        let (importer, phase) = {
             let mut state = self.state.lock();
             if !mem::replace(&mut state.invalidated, true) {
                 self.client.statistics.free_callbacks.add(1);
@@ -326,16 +347,20 @@ impl Shared {
             // makes the mapping sees that it is invalidated, and undoes what it has done. At the
             // end, access has ended before. In between, whoever comes second finds the rest being
             // done, perhaps by the very callback that calls this.
-            let begins = state.phase == Phase::InUse;
-            if begins {
+            let phase = state.phase;
+            if phase == Phase::InUse {
                 state.phase = Phase::TakingBack;
             }
-            (state.importer.clone(), begins)
+            (state.importer.clone(), phase)
         };
+        if phase == Phase::Starting {
+            // Whoever reads the table has not seen that yet, or is done when the lock is free.
+            drop(self.reading.lock());
+        }
         if let Some(importer) = importer {
             importer.revoke();
         }
-        if !begins {
+        if phase != Phase::InUse {
             return;
         }
         // SAFETY: This call moved the mapping to `TakingBack`.

@@ -71,79 +71,79 @@ impl Range {
     }
 }
 
-/// The first `count` entries of a table.
-fn entries(table: &sg_table, count: u32) -> impl Iterator<Item = NonNull<scatterlist>> {
-    let first = NonNull::new(table.sgl);
-    core::iter::successors(first, |entry| {
-        // SAFETY: The client made the table, and `entry` is one of it.
-        NonNull::new(unsafe { bindings::sg_next(entry.as_ptr()) })
-    })
-    .take(count as usize)
-}
+/// The entries of a table, copied, because a client may free them at any moment.
+pub(super) struct Entries(KVVec<scatterlist>);
 
-impl Pages {
-    /// Finds the bytes of `range` in `table`.
-    ///
-    /// `EINVAL` if the table is too short, or describes no memory that can be reached.
+impl Entries {
+    /// Makes room for the entries of `table`.
+    pub(super) fn with_room_for(table: &sg_table) -> Result<Self> {
+        let count = table.orig_nents.max(table.nents);
+        Ok(Self(KVVec::with_capacity(count as usize, GFP_KERNEL)?))
+    }
+
+    /// Copies the entries, as many as there is room for.
     ///
     /// # Safety
     ///
-    /// `table` is as a client of the C header `peer_mem.h` leaves it after `dma_map`.
-    pub(super) unsafe fn find(table: &sg_table, range: &Range) -> Result<Self> {
+    /// `table` is as a client of the C header `peer_mem.h` leaves it after `dma_map`, and the
+    /// client does not free it meanwhile.
+    pub(super) unsafe fn copy(&mut self, table: &sg_table) {
+        let mut next = NonNull::new(table.sgl);
+        while let Some(entry) = next {
+            // SAFETY: By the requirements of this function.
+            let copied = unsafe { *entry.as_ptr() };
+            if self.0.push_within_capacity(copied).is_err() {
+                break;
+            }
+            // SAFETY: As above.
+            next = NonNull::new(unsafe { bindings::sg_next(entry.as_ptr()) });
+        }
+    }
+}
+
+impl Pages {
+    /// Finds the bytes of `range`, of which the client gave `entries`.
+    ///
+    /// `EINVAL` if there are too few, or they describe no memory that can be reached.
+    pub(super) fn find(entries: &Entries, range: &Range) -> Result<Self> {
         if !range.page_size.is_power_of_two() || range.len == 0 {
             return Err(EINVAL);
         }
         // The sum of both must not overflow when the pages are counted.
         (range.page_size - 1).checked_add(range.len).ok_or(EINVAL)?;
-        let mapped = u32::try_from(range.mapped).map_err(|_| EINVAL)?;
-        let all = table.orig_nents.max(table.nents);
-        if mapped == 0 || mapped > all {
-            return Err(EINVAL);
-        }
+        let mapped = usize::try_from(range.mapped).map_err(|_| EINVAL)?;
+        let with_address = entries.0.get(..mapped).ok_or(EINVAL)?;
         let mut pages = Self {
             stretches: KVVec::new(),
             windows: KVVec::new(),
             io: false,
             count: range.pages(),
         };
-        // SAFETY: By the requirements of this function the entries are sound. An entry without a
-        // page is not asked for its memory, which is found out first.
-        unsafe {
-            if entries(table, all).all(|entry| (*entry.as_ptr()).page_link & !SG_FLAGS != 0) {
-                pages.add_memory(entries(table, all), range)?;
-            } else {
-                pages.add_physical(entries(table, mapped), range)?;
-            }
+        let has_page = |entry: &scatterlist| entry.page_link & !SG_FLAGS != 0;
+        match with_address {
+            [] => return Err(EINVAL),
+            _ if entries.0.iter().all(has_page) => pages.add_memory(&entries.0, range)?,
+            _ => pages.add_physical(with_address, range)?,
         }
         Ok(pages)
     }
 
-    /// # Safety
-    ///
     /// All entries have pages.
-    unsafe fn add_memory(
-        &mut self,
-        entries: impl Iterator<Item = NonNull<scatterlist>>,
-        range: &Range,
-    ) -> Result {
+    fn add_memory(&mut self, entries: &[scatterlist], range: &Range) -> Result {
         let mut cut = Cut::new(range);
         for entry in entries {
             let mut io = false;
-            // SAFETY: By the requirements of this function.
-            let (addr, len) = unsafe {
-                (
-                    bindings::mrx_sg_memory(entry.as_ptr(), &mut io) as usize,
-                    (*entry.as_ptr()).length as usize,
-                )
-            };
+            // SAFETY: The helper looks at the copy of the entry, and at its page's kind.
+            let addr = unsafe { bindings::mrx_sg_memory((&raw const *entry).cast_mut(), &mut io) }
+                as usize;
             if addr == 0 {
                 return Err(EINVAL);
             }
             self.io |= io;
-            let Some((addr, len)) = cut.piece(addr, len)? else {
+            let Some(stretch) = cut.piece(addr, entry.length as usize)? else {
                 continue;
             };
-            self.stretches.push((addr, len), GFP_KERNEL_ACCOUNT)?;
+            self.stretches.push(stretch, GFP_KERNEL_ACCOUNT)?;
             if cut.is_done() {
                 return Ok(());
             }
@@ -151,26 +151,14 @@ impl Pages {
         Err(EINVAL)
     }
 
-    /// # Safety
-    ///
     /// All entries have DMA addresses, which are physical addresses.
-    unsafe fn add_physical(
-        &mut self,
-        entries: impl Iterator<Item = NonNull<scatterlist>>,
-        range: &Range,
-    ) -> Result {
+    fn add_physical(&mut self, entries: &[scatterlist], range: &Range) -> Result {
         let mut cut = Cut::new(range);
         // What lies next to each other is mapped at once.
         let mut run: Option<(usize, usize)> = None;
         for entry in entries {
-            // SAFETY: By the requirements of this function.
-            let (addr, len) = unsafe {
-                (
-                    (*entry.as_ptr()).dma_address as usize,
-                    (*entry.as_ptr()).dma_length as usize,
-                )
-            };
-            let Some((addr, len)) = cut.piece(addr, len)? else {
+            let addr = usize::try_from(entry.dma_address)?;
+            let Some((addr, len)) = cut.piece(addr, entry.dma_length as usize)? else {
                 continue;
             };
             run = match run {

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What bindgen makes of `memory.h`, and the kernel's own bindings.
+
+#![allow(
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    dead_code,
+    improper_ctypes,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn
+)]
+
+pub(crate) use kernel::bindings::*;
+use kernel::ffi;
+
+include!(concat!(env!("MRX_PEER_OBJ"), "/rust/bindings_generated.rs"));
