@@ -23,6 +23,7 @@ use device::port::{
 };
 use rdma::{
     netdev::Notifier,
+    odp::queue::PagingQueue,
     registration::Registration, //
 };
 
@@ -36,7 +37,7 @@ module! {
 }
 
 /// What lives as long as the module. Dropped in this order: no more events of interfaces, then no
-/// more devices, then what they shared.
+/// more devices, then what they shared, then no more work of theirs.
 #[pin_data]
 struct MrxModule {
     #[pin]
@@ -44,6 +45,7 @@ struct MrxModule {
     #[pin]
     _registration: Registration<Port>,
     _globals: Globals,
+    _paging: PagingQueue,
 }
 
 impl kernel::InPlaceModule for MrxModule {
@@ -52,7 +54,10 @@ impl kernel::InPlaceModule for MrxModule {
         let globals = unsafe { Globals::new() };
         rdma::copy::calibrate();
         rdma::mr::create::extend::<Port>();
+        // SAFETY: As above. The queue is dropped after all devices.
+        let paging = unsafe { PagingQueue::new() };
         try_pin_init!(Self {
+            _paging: paging?,
             _globals: globals?,
             _registration <- Registration::new(),
             _watcher <- Notifier::new(),

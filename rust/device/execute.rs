@@ -359,7 +359,7 @@ impl Transfer<'_> {
         }
         self.check_remote(&peer, remote, Access::REMOTE_READ)?;
         let mut from = Stream::new(self.remote);
-        let mut to = Stream::new(self.local);
+        let mut to = Stream::to_write(self.local);
         match copy(&mut to, &mut from, self.request.length, || self.go_on()) {
             Ok(_) => Ok(()),
             Err(CopyError::From(_)) => Err(REMOTE_ACCESS),
@@ -370,7 +370,7 @@ impl Transfer<'_> {
 
     /// Moves the local bytes to `self.remote`.
     fn push_bytes(&self) -> Result<(), CopyError> {
-        let mut to = Stream::new(self.remote);
+        let mut to = Stream::to_write(self.remote);
         let mut from = match self.request.local {
             Local::Elements(_) => Stream::new(self.local),
             // SAFETY: The inline data is in the slot of the request, which is not given back

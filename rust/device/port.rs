@@ -219,7 +219,19 @@ impl Port {
             | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
             | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT)
             as u64;
-        attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        attr.kernel_cap_flags = u64::from(
+            bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
+                | bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING,
+        );
+        attr.odp_caps.general_caps = u64::from(
+            bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT
+                | bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT,
+        );
+        attr.odp_caps.per_transport_caps.rc_odp_caps =
+            bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND
+                | bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV
+                | bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE
+                | bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ;
         attr.max_send_sge = MAX_SGE as u32;
         attr.max_recv_sge = MAX_SGE as u32;
         attr.max_sge_rd = MAX_SGE as u32;

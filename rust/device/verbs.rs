@@ -32,7 +32,8 @@ use crate::{
             QpAttr,
             QpCap,
             QpHandle,
-            QpInit, //
+            QpInit,
+            Sge, //
         },
         mr::{
             access::Access,
@@ -48,6 +49,10 @@ use crate::{
             },
         },
         netdev::NetDevice,
+        odp::{
+            advise,
+            paged::OnDemand, //
+        },
         registration::Link,
         udata::Udata,
         uverbs::Definitions, //
@@ -270,6 +275,9 @@ impl Driver for Port {
         }
         let memory = if length == 0 {
             Memory::None
+        } else if rights.includes(Access::ON_DEMAND) {
+            iova.checked_add(length - 1).ok_or(EINVAL)?;
+            Memory::Paged(OnDemand::new(start, length, rights.writes())?)
         } else {
             let addr = usize::try_from(start).map_err(|_| EFAULT)?;
             let len = usize::try_from(length).map_err(|_| EINVAL)?;
@@ -300,5 +308,16 @@ impl Driver for Port {
 
     fn dereg_mr(region: &Arc<Region>) -> Result {
         region.deregister()
+    }
+
+    fn advise_mr(pd: &Arc<Domain>, advice: u32, flags: u32, list: &[Sge]) -> Result {
+        advise::advise(pd, advice, flags, list)
+    }
+
+    fn count_mr(region: &Arc<Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result {
+        match region.paged() {
+            Some(memory) => memory.stats().for_each(f),
+            None => Ok(()),
+        }
     }
 }

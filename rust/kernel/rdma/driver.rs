@@ -17,6 +17,7 @@ use core::{
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::Arc, //
 };
 
@@ -25,7 +26,8 @@ pub use crate::bindings::{
     ib_device_attr as DeviceAttr,
     ib_port_attr as PortAttr,
     ib_qp_attr as QpAttr,
-    ib_qp_cap as QpCap, //
+    ib_qp_cap as QpCap,
+    ib_sge as Sge, //
 };
 
 /// A registered device, for the duration of a verbs call.
@@ -196,6 +198,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
     ) -> Result<NewMr<Self::Region>>;
     /// Ends a region. `EBUSY` if something still uses it; nothing has changed then.
     fn dereg_mr(region: &Arc<Self::Region>) -> Result;
+    /// Takes an advice (`IB_UVERBS_ADVISE_MR_ADVICE_*`) about ranges of regions.
+    fn advise_mr(pd: &Arc<Self::Pd>, advice: u32, flags: u32, list: &[Sge]) -> Result;
+    /// Calls `f` with name and value of each of a region's counters, until it fails.
+    fn count_mr(region: &Arc<Self::Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result;
 }
 
 /// Whether a queue pair of type `kind` may go from `from` to `to` with the attributes of `mask`.

@@ -11,11 +11,13 @@
 //! - [`umem`]: pinned user memory.
 //! - [`uverbs`]: methods of the ioctl tree.
 //! - [`netdev`]: interfaces, and what happens to them.
-//! - [`gate`], [`id_table`], [`work`], [`task`], [`log`]: ends of access, numbers, later, manners.
+//! - [`gate`], [`rwsem`], [`id_table`], [`work`], [`task`], [`log`]: ends of access, locks, numbers,
+//!   later, manners.
 //!
 //! Services, which know no particular device:
 //!
 //! - [`mr`]: memory regions with attributes, and layouts over them.
+//! - [`odp`]: memory that is paged on demand, and advice about it.
 
 pub mod context;
 pub mod copy;
@@ -26,8 +28,10 @@ pub mod log;
 pub mod mr;
 pub mod netdev;
 pub mod object;
+pub mod odp;
 mod ops;
 pub mod registration;
+pub mod rwsem;
 pub mod shared_ring;
 pub mod task;
 pub mod udata;

@@ -36,7 +36,10 @@ use crate::bindings::{
 };
 use core::ptr::NonNull;
 use kernel::{
-    error::from_result,
+    error::{
+        from_result,
+        to_result, //
+    },
     prelude::*,
     sync::Arc,
     ModuleMetadata, //
@@ -480,6 +483,59 @@ impl<D: Driver> Ops<D> {
         })
     }
 
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
+    unsafe extern "C" fn advise_mr(
+        pd: *mut ib_pd,
+        advice: bindings::ib_uverbs_advise_mr_advice,
+        flags: u32,
+        list: *mut bindings::ib_sge,
+        len: u32,
+        _attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> c_int {
+        from_result(|| {
+            if list.is_null() || len == 0 {
+                return Err(EINVAL);
+            }
+            // SAFETY: See the module's documentation. The core passes a copy of the caller's list.
+            unsafe {
+                let list = core::slice::from_raw_parts(list, len as usize);
+                D::advise_mr(Object::<ib_pd, D::Pd>::state(pd)?, advice, flags, list)?;
+            }
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
+    unsafe extern "C" fn fill_stat_mr_entry(msg: *mut bindings::sk_buff, mr: *mut ib_mr) -> c_int {
+        from_result(|| {
+            // SAFETY: See the module's documentation. The core looks at a region's counters only
+            // between its creation and its destruction. The message is the core's to fill.
+            unsafe {
+                let table = bindings::mrx_stats_begin(msg);
+                if table.is_null() {
+                    return Err(EMSGSIZE);
+                }
+                let region = Object::<ib_mr, D::Region>::state(mr);
+                let filled = region.and_then(|region| {
+                    D::count_mr(region, &mut |name, value| {
+                        let name = name.as_char_ptr();
+                        to_result(bindings::rdma_nl_stat_hwcounter_entry(msg, name, value))
+                    })
+                });
+                match filled {
+                    Ok(()) => bindings::mrx_stats_end(msg, table),
+                    Err(_) => bindings::mrx_stats_cancel(msg, table),
+                }
+                filled?;
+            }
+            Ok(0)
+        })
+    }
+
     /// Adds the table to a device.
     ///
     /// # Safety
@@ -518,6 +574,8 @@ impl<D: Driver> Ops<D> {
             reg_user_mr: Some(Self::reg_user_mr),
             alloc_mr: Some(Self::alloc_mr),
             dereg_mr: Some(Self::dereg_mr),
+            advise_mr: Some(Self::advise_mr),
+            fill_stat_mr_entry: Some(Self::fill_stat_mr_entry),
             size_ib_pd: size_of::<Object<ib_pd, D::Pd>>(),
             size_ib_cq: size_of::<Object<ib_cq, D::Cq>>(),
             size_ib_qp: size_of::<Object<ib_qp, D::Qp>>(),

@@ -25,6 +25,9 @@ impl Access {
     /// The region is addressed from zero instead of from its first virtual address.
     pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
 
+    /// The memory is found when it is needed.
+    pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);
+
     /// Everything that lets somebody reach bytes.
     const RIGHTS: u32 =
         Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0;
@@ -33,6 +36,7 @@ impl Access {
     pub const SUPPORTED: Self = Self(
         Self::RIGHTS
             | Self::ZERO_BASED.0
+            | Self::ON_DEMAND.0
             | bindings::ib_access_flags_IB_ACCESS_MW_BIND
             | bindings::ib_access_flags_IB_ACCESS_HUGETLB
             | bindings::ib_access_flags_IB_ACCESS_OPTIONAL,
@@ -56,6 +60,11 @@ impl Access {
     /// Both sets together.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Whether it lets somebody change bytes.
+    pub const fn writes(self) -> bool {
+        self.0 & (Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
     }
 
     /// Only the rights, without the properties.

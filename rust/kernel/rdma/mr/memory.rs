@@ -2,7 +2,10 @@
 
 //! The bytes of a region that has some of its own.
 
-use super::super::umem::Umem;
+use super::super::{
+    odp::paged::OnDemand,
+    umem::Umem, //
+};
 use kernel::prelude::*;
 
 /// Bytes of kernel memory that lie next to each other.
@@ -27,17 +30,20 @@ pub enum Memory {
     None,
     /// Pinned user memory.
     Pinned(Pinned),
+    /// User memory that is found when it is needed.
+    Paged(OnDemand),
 }
 
 impl Memory {
     /// The bytes from `offset` on that lie next to each other, at most `len` of them. `hint` is a
     /// place to remember where they were found, to start from next time.
     ///
-    /// `None` outside of the memory.
+    /// `None` outside of the memory, and for what is paged on demand, where a stretch is valid only
+    /// under a lock; see [`Paged::resident`](super::super::odp::paged::Paged::resident).
     #[inline]
     pub fn stretch(&self, offset: u64, len: usize, hint: &mut usize) -> Option<Stretch> {
         match self {
-            Self::None => None,
+            Self::None | Self::Paged(_) => None,
             Self::Pinned(pinned) => pinned.stretch(offset, len, hint),
         }
     }

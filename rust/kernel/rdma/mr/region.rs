@@ -5,7 +5,8 @@
 use super::{
     super::{
         gate::Guarded,
-        id_table::IdTable, //
+        id_table::IdTable,
+        odp::paged::Paged, //
     },
     access::Access,
     binding::{
@@ -164,6 +165,14 @@ impl Region {
     /// Bytes of its own, whether or not a layout hides them.
     pub fn own_length(&self) -> u64 {
         self.length
+    }
+
+    /// Its memory, if that is paged on demand. Does not keep the region from ending.
+    pub fn paged(&self) -> Option<Arc<Paged>> {
+        match &*self.memory.enter()? {
+            Memory::Paged(memory) => Some(memory.paged().clone()),
+            _ => None,
+        }
     }
 
     /// Sets what the region may be used for, before anybody knows its key.

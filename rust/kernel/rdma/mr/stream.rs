@@ -5,7 +5,14 @@
 use super::{
     super::{
         copy::copy as move_bytes,
-        gate::Inside, //
+        gate::Inside,
+        odp::{
+            absent::{
+                Absent,
+                FaultError, //
+            },
+            span::Resident, //
+        }, //
     },
     layout::{
         ByteLength,
@@ -57,28 +64,47 @@ struct Piece<'a> {
 /// The bytes of a list of windows, in order.
 ///
 /// A stream keeps the memory that its current stretch lies in from going away, so it must not be
-/// kept while waiting for anything.
+/// kept while waiting for anything; see [`Stream::let_go`].
 pub struct Stream<'a> {
     windows: slice::Iter<'a, Window>,
-    /// The region that the current window names: taking it away stops the stream as well, even
-    /// where the bytes belong to other regions.
-    holder: Option<(&'a Arc<Region>, Inside<'a, Memory>)>,
+    /// Whether the bytes are to be written.
+    write: bool,
+    /// The region that the current window names, if it has a layout: taking it away stops the
+    /// stream as well, even where the bytes belong to other regions.
+    holder: Option<&'a Arc<Region>>,
+    inside_holder: Option<Inside<'a, Memory>>,
     pieces: Pieces<'a>,
+    /// What is left of the current piece, which the current stretch is the beginning of.
     piece: Option<Piece<'a>>,
+    /// Keeps pages of the leaf where they are, if it is paged on demand.
+    resident: Option<Resident>,
     leaf: Option<(&'a Arc<Region>, Inside<'a, Memory>)>,
     hint: usize,
     stretch: Stretch,
     moved: usize,
 }
 
+/// What comes next in a stream.
+enum Next {
+    /// Bytes that lie next to each other.
+    Bytes(Stretch),
+    /// Bytes that must be looked for before.
+    Absent(Absent),
+    /// Nothing.
+    End,
+}
+
 impl<'a> Stream<'a> {
-    /// The bytes of `windows`.
+    /// The bytes of `windows`, to be read.
     pub fn new(windows: &'a [Window]) -> Self {
         Self {
             windows: windows.iter(),
+            write: false,
             holder: None,
+            inside_holder: None,
             pieces: Pieces::None,
             piece: None,
+            resident: None,
             leaf: None,
             hint: 0,
             stretch: Stretch {
@@ -87,6 +113,13 @@ impl<'a> Stream<'a> {
             },
             moved: 0,
         }
+    }
+
+    /// The bytes of `windows`, to be written.
+    pub fn to_write(windows: &'a [Window]) -> Self {
+        let mut stream = Self::new(windows);
+        stream.write = true;
+        stream
     }
 
     /// The bytes of kernel memory that `data` lies in, to be read only.
@@ -103,13 +136,13 @@ impl<'a> Stream<'a> {
         stream
     }
 
-    /// The next bytes that lie next to each other; `None` at the end.
+    /// What comes next.
     #[inline]
-    fn current(&mut self) -> Result<Option<Stretch>, AccessError> {
-        if self.stretch.len == 0 && !self.refill()? {
-            return Ok(None);
+    fn current(&mut self) -> Result<Next, AccessError> {
+        if self.stretch.len == 0 {
+            return self.refill();
         }
-        Ok(Some(self.stretch))
+        Ok(Next::Bytes(self.stretch))
     }
 
     #[inline]
@@ -117,43 +150,63 @@ impl<'a> Stream<'a> {
         self.stretch.addr = self.stretch.addr.wrapping_add(len);
         self.stretch.len -= len;
         self.moved += len;
+        if let Some(piece) = &mut self.piece {
+            piece.offset += len as u64;
+            piece.length -= len as u64;
+        }
     }
 
-    /// Finds the next stretch. Returns whether there is one.
-    fn refill(&mut self) -> Result<bool, AccessError> {
+    /// Lets go of the memory of the current stretch, which is found again when it is asked for.
+    fn let_go(&mut self) {
+        self.moved = 0;
+        self.resident = None;
+        self.leaf = None;
+        self.inside_holder = None;
+        if self.piece.is_some() {
+            self.stretch.len = 0;
+        }
+    }
+
+    /// Finds the next stretch.
+    fn refill(&mut self) -> Result<Next, AccessError> {
         let Some(piece) = self.next_piece() else {
-            return Ok(false);
+            return Ok(Next::End);
         };
+        self.piece = Some(piece);
         if self.moved >= LET_GO_AFTER {
-            self.moved = 0;
-            self.leaf = None;
-            let holder = self.holder.take().map(|(region, _)| region);
-            self.holder = holder.map(enter).transpose()?;
+            self.let_go();
+        }
+        if let (Some(holder), None) = (self.holder, &self.inside_holder) {
+            self.inside_holder = Some(enter(holder)?);
         }
         if !matches!(self.leaf, Some((leaf, _)) if Arc::ptr_eq(leaf, piece.leaf)) {
+            self.resident = None;
             self.leaf = None;
-            self.leaf = Some(enter(piece.leaf)?);
+            self.leaf = Some((piece.leaf, enter(piece.leaf)?));
             self.hint = 0;
         }
         let Some((_, memory)) = &self.leaf else {
             return Err(AccessError::Revoked);
         };
         let len = (piece.length as usize).min(LET_GO_AFTER);
-        let stretch = memory
-            .stretch(piece.offset, len, &mut self.hint)
-            .ok_or(AccessError::Revoked)?;
+        let stretch = match &**memory {
+            Memory::Paged(memory) => {
+                let paged = memory.paged();
+                match paged.resident(piece.offset, len, self.write, &mut self.resident) {
+                    Ok(stretch) => stretch,
+                    Err(absent) => return Ok(Next::Absent(absent)),
+                }
+            }
+            memory => memory
+                .stretch(piece.offset, len, &mut self.hint)
+                .ok_or(AccessError::Revoked)?,
+        };
         self.stretch = stretch;
-        let rest = piece.length - stretch.len as u64;
-        self.piece = (rest > 0).then_some(Piece {
-            offset: piece.offset + stretch.len as u64,
-            length: rest,
-            ..piece
-        });
-        Ok(true)
+        Ok(Next::Bytes(stretch))
     }
 
     fn next_piece(&mut self) -> Option<Piece<'a>> {
-        if let Some(piece) = self.piece.take() {
+        if let Some(piece) = self.piece.take().filter(|piece| piece.length > 0) {
             return Some(piece);
         }
         loop {
@@ -162,29 +215,15 @@ impl<'a> Stream<'a> {
             }
             let window = self.windows.next()?;
             self.pieces = Pieces::of(window);
-            self.holder = None;
-            if window.bound.is_some() {
-                match enter(&window.region) {
-                    Ok(holder) => self.holder = Some(holder),
-                    // A piece of the holder, which has gone, stops the stream.
-                    Err(_) => {
-                        return Some(Piece {
-                            leaf: &window.region,
-                            offset: 0,
-                            length: 1,
-                        })
-                    }
-                }
-            }
+            self.inside_holder = None;
+            self.holder = window.bound.is_some().then_some(&window.region);
         }
     }
 }
 
-fn enter(region: &Arc<Region>) -> Result<(&Arc<Region>, Inside<'_, Memory>), AccessError> {
-    match region.memory.enter() {
-        Some(inside) => Ok((region, inside)),
-        None => Err(AccessError::Revoked),
-    }
+#[inline]
+fn enter(region: &Arc<Region>) -> Result<Inside<'_, Memory>, AccessError> {
+    region.memory.enter().ok_or(AccessError::Revoked)
 }
 
 impl<'a> Pieces<'a> {
@@ -258,6 +297,8 @@ pub enum CopyError {
 
 /// Copies `length` bytes, or fewer if a stream ends before. `go_on` is asked after every stretch of
 /// up to a mebibyte whether to go on, and may sleep for a moment.
+///
+/// Waits for pages that are not there, without holding anything of either stream.
 pub fn copy(
     to: &mut Stream<'_>,
     from: &mut Stream<'_>,
@@ -267,11 +308,25 @@ pub fn copy(
     let mut left = length;
     let mut since_asked = 0;
     while left > 0 {
-        let Some(source) = from.current().map_err(CopyError::From)? else {
-            break;
+        let source = match from.current().map_err(CopyError::From)? {
+            Next::Bytes(source) => source,
+            Next::End => break,
+            Next::Absent(absent) => {
+                from.let_go();
+                to.let_go();
+                wait_for(absent, &mut go_on, CopyError::From)?;
+                continue;
+            }
         };
-        let Some(target) = to.current().map_err(CopyError::To)? else {
-            break;
+        let target = match to.current().map_err(CopyError::To)? {
+            Next::Bytes(target) => target,
+            Next::End => break,
+            Next::Absent(absent) => {
+                from.let_go();
+                to.let_go();
+                wait_for(absent, &mut go_on, CopyError::To)?;
+                continue;
+            }
         };
         let len = source.len.min(target.len).min(left as usize);
         // SAFETY: Both stretches are memory of regions that the streams keep from being released,
@@ -290,4 +345,19 @@ pub fn copy(
         }
     }
     Ok(length - left)
+}
+
+/// Looks for pages that a stream needs next. Neither side of the copy may hold anything.
+fn wait_for(
+    absent: Absent,
+    go_on: &mut dyn FnMut() -> bool,
+    side: fn(AccessError) -> CopyError,
+) -> Result<(), CopyError> {
+    if !go_on() {
+        return Err(CopyError::Stopped);
+    }
+    absent.find(go_on).map_err(|e| match e {
+        FaultError::Stopped => CopyError::Stopped,
+        FaultError::NotMapped => side(AccessError::NotMapped),
+    })
 }

@@ -6,12 +6,19 @@ use super::{
     access::Access,
     binding::Bound,
     key::Key,
+    layout::{
+        ByteLength,
+        Position, //
+    },
     region::{
         Domain,
         Region, //
     },
 };
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// Why a work request cannot reach what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +33,8 @@ pub enum AccessError {
     OutOfBounds,
     /// The memory has been taken away meanwhile.
     Revoked,
+    /// The process has nothing mapped there that may be accessed so.
+    NotMapped,
 }
 
 /// Bytes of a region that have been checked, but not looked for yet.
@@ -37,6 +46,30 @@ pub struct Window {
     pub(super) bound: Option<Arc<Bound>>,
     pub(super) offset: u64,
     pub(super) length: u64,
+}
+
+impl Window {
+    /// The region that was named.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Calls `f` with region, offset and length of each range that the window consists of, in
+    /// order, until it fails. A window of no bytes has one range.
+    pub fn for_each_range(&self, f: &mut dyn FnMut(&Arc<Region>, u64, u64) -> Result) -> Result {
+        let Some(bound) = &self.bound else {
+            return f(&self.region, self.offset, self.length);
+        };
+        let walker = bound
+            .layout()
+            .walk(Position(self.offset), ByteLength(self.length))?;
+        for run in walker {
+            for offset in run.offsets() {
+                f(run.leaf, offset.0, run.length.0)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Domain {
