@@ -381,10 +381,13 @@ impl Transfer<'_> {
         copy(&mut to, &mut from, self.request.length, || self.go_on()).map(|_| ())
     }
 
-    /// Whether a long copy goes on: not when its queue pair broke or its process is dying.
+    /// Whether a long copy goes on: not when its queue pair broke, its process is dying or its
+    /// device is going away.
     fn go_on(&self) -> bool {
         task::let_others_run();
-        self.qp.state() == super::attrs::State::ReadyToSend && !task::is_dying()
+        self.qp.state() == super::attrs::State::ReadyToSend
+            && !task::is_dying()
+            && !self.qp.port.is_leaving()
     }
 }
 

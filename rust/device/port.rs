@@ -42,6 +42,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
             Relaxed,
             Release, //
         },
@@ -66,6 +67,8 @@ pub struct Port {
     netdev: NetDevice,
     /// Whether the interface can send; follows the interface.
     running: Atomic<u32>,
+    /// The device is being taken from its users: what takes long has to end.
+    leaving: AtomicFlag,
     regions: Arc<RegionTable>,
     qps: Arc<QpTable>,
 }
@@ -145,6 +148,7 @@ impl Port {
                 handle <- handle,
                 running: Atomic::new(u32::from(netdev.is_running())),
                 netdev,
+                leaving: AtomicFlag::new(false),
                 regions: Arc::pin_init(region::new_table(), GFP_KERNEL)?,
                 qps,
             }),
@@ -178,6 +182,11 @@ impl Port {
         self.running.load(Relaxed) != 0
     }
 
+    /// Whether the device is being taken from its users, who are waited for.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
+    }
+
     /// Whether `gid` is an address of this device.
     pub fn owns_gid(&self, gid: &[u8; 16]) -> bool {
         self.handle.owns_gid(gid)
@@ -190,6 +199,7 @@ impl Port {
 
     /// Makes the device known to others.
     pub fn attach(self: &Arc<Self>) {
+        self.leaving.store(false, Relaxed);
         // Without memory the device is not found by its interface's events; it still works.
         if PORTS.lock().push(self.clone(), GFP_KERNEL).is_err() {
             pr_warn!("no memory to watch an interface\n");
@@ -198,6 +208,7 @@ impl Port {
 
     /// Makes the device unknown to others.
     pub fn detach(self: &Arc<Self>) {
+        self.leaving.store(true, Relaxed);
         PORTS.lock().retain(|port| !Arc::ptr_eq(port, self));
     }
 

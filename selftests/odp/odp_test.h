@@ -29,6 +29,7 @@ struct pair {
 
 extern struct ibv_context *context;
 
+struct ibv_context *open_device(void);
 struct pair *pair_new(void);
 void pair_free(struct pair *pair);
 /* Makes a pair usable again after a request has broken it. */
@@ -39,6 +40,8 @@ int rdma(struct pair *pair, enum ibv_wr_opcode opcode, uint32_t lkey, const void
 	 uint32_t rkey, uint64_t remote, size_t len);
 int send_recv(struct pair *pair, uint32_t from_key, const void *from, uint32_t to_key, void *to,
 	      size_t len);
+/* The status of the next completion of the near side. */
+int wait_near(struct pair *pair);
 /* As rdma(), where the far side's keys and addresses are those of a region. */
 #define put(pair, from, addr, to, dest, len) \
 	rdma(pair, IBV_WR_RDMA_WRITE, (from)->lkey, addr, (to)->rkey, (uint64_t)(dest), len)
@@ -93,6 +96,9 @@ bool check(bool ok, const char *what, const char *file, int line);
 		if (!check(a_ == b_, #a " == " #b, __FILE__, __LINE__))                     \
 			return;                                                             \
 	} while (0)
+
+/* Posts a request that waits for a page which never comes. */
+int stuck(void);
 
 void paging_tests(void);
 void change_tests(void);

@@ -150,6 +150,11 @@ static int wait_cq(struct ibv_cq *cq)
 	return -1;
 }
 
+int wait_near(struct pair *pair)
+{
+	return wait_cq(pair->near_cq);
+}
+
 int rdma(struct pair *pair, enum ibv_wr_opcode opcode, uint32_t lkey, const void *addr,
 	 uint32_t rkey, uint64_t remote, size_t len)
 {

@@ -5,8 +5,7 @@
 //!
 //! - [`paged`]: the memory of an explicit or implicit region.
 //! - [`span`]: the pages of a part of it, and the notifier that takes them away.
-//! - [`fault`]: finding pages.
-//! - [`absent`]: waiting for those that a transfer needs.
+//! - [`fault`], [`absent`]: finding pages, and waiting for those that a transfer needs.
 //! - [`advise`]: `ADVISE_MR`.
 //! - [`stats`]: what happened to a region's pages.
 //! - [`queue`]: work that is done later.
