@@ -22,6 +22,7 @@ use device::port::{
     PortWatcher, //
 };
 use rdma::{
+    dmabuf::Importer,
     netdev::Notifier,
     odp::queue::PagingQueue,
     registration::Registration, //
@@ -34,6 +35,7 @@ module! {
     description: "Non-contiguous and peer memory regions for RDMA",
     license: "GPL",
     alias: ["rdma-link-mrx"],
+    imports_ns: ["DMA_BUF"],
 }
 
 /// What lives as long as the module. Dropped in this order: no more events of interfaces, then no
@@ -46,6 +48,7 @@ struct MrxModule {
     _registration: Registration<Port>,
     _globals: Globals,
     _paging: PagingQueue,
+    _importer: Importer,
 }
 
 impl kernel::InPlaceModule for MrxModule {
@@ -56,7 +59,10 @@ impl kernel::InPlaceModule for MrxModule {
         rdma::mr::create::extend::<Port>();
         // SAFETY: As above. The queue is dropped after all devices.
         let paging = unsafe { PagingQueue::new() };
+        // SAFETY: As above. The device is dropped after all regions.
+        let importer = unsafe { Importer::new() };
         try_pin_init!(Self {
+            _importer: importer?,
             _paging: paging?,
             _globals: globals?,
             _registration <- Registration::new(),

@@ -21,6 +21,7 @@ use crate::{
     bindings,
     rdma::{
         context::UserContext,
+        dmabuf::Imported,
         driver::{
             CqHandle,
             DeviceAttr,
@@ -290,6 +291,31 @@ impl Driver for Port {
             iova,
             length,
             memory,
+            max_descriptors: crate::rdma::mr::create::MAX_DESCRIPTORS,
+        })?;
+        Ok(new_mr(region, iova, length))
+    }
+
+    fn reg_buffer(
+        self: &Arc<Self>,
+        pd: &Arc<Domain>,
+        fd: i32,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        access: u32,
+    ) -> Result<NewMr<Region>> {
+        let rights = Access::from_bits(access);
+        if !Access::SUPPORTED.includes(rights) || rights.includes(Access::ON_DEMAND) {
+            return Err(EOPNOTSUPP);
+        }
+        let last = length.checked_sub(1).ok_or(EINVAL)?;
+        iova.checked_add(last).ok_or(EINVAL)?;
+        let region = pd.add_region(NewRegion {
+            access: rights,
+            iova,
+            length,
+            memory: Memory::Buffer(Imported::new(fd, offset, length)?),
             max_descriptors: crate::rdma::mr::create::MAX_DESCRIPTORS,
         })?;
         Ok(new_mr(region, iova, length))

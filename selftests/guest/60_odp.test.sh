@@ -9,6 +9,7 @@ program=/mrx/build/selftests/odp
 made=
 
 clean_up() {
+	rmmod mrx_test_exporter 2>/dev/null
 	[ ! -b /dev/zram0 ] || swapoff /dev/zram0 2>/dev/null
 	[ -z "$made" ] || {
 		rdma link delete rxe_mrx0
@@ -28,6 +29,8 @@ if modprobe zram num_devices=1 2>/dev/null && echo 64M >/sys/block/zram0/disksiz
 fi
 modprobe -q udmabuf
 modprobe -q system_heap
+exporter=/mrx/build/module/selftests/odp/exporter/mrx_test_exporter.ko
+[ ! -f "$exporter" ] || insmod "$exporter"
 if ! rdma link show rxe_mrx0/1 >/dev/null 2>&1; then
 	modprobe -a ib_uverbs rdma_ucm
 	[ -d /sys/module/ib_mrx ] || insmod /mrx/build/module/ib_mrx.ko || exit 1

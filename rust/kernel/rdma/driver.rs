@@ -190,6 +190,16 @@ pub trait Driver: Send + Sync + Sized + 'static {
         iova: u64,
         access: u32,
     ) -> Result<NewMr<Self::Region>>;
+    /// Registers a part of the buffer (dma-buf) that the current process knows as `fd`.
+    fn reg_buffer(
+        self: &Arc<Self>,
+        pd: &Arc<Self::Pd>,
+        fd: i32,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        access: u32,
+    ) -> Result<NewMr<Self::Region>>;
     /// Makes a region without memory that layouts of up to `max_descriptors` may be set on.
     fn alloc_mr(
         self: &Arc<Self>,

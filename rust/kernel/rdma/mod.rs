@@ -8,7 +8,7 @@
 //!   [`registration`] brings devices to life.
 //! - [`object`]: states of objects that the core allocates, and the way back to them.
 //! - [`context`], [`udata`], [`shared_ring`]: what a process maps, sends and shares.
-//! - [`umem`]: pinned user memory.
+//! - [`umem`]: pinned user memory; [`dmabuf`]: buffers of other drivers.
 //! - [`uverbs`]: methods of the ioctl tree.
 //! - [`netdev`]: interfaces, and what happens to them.
 //! - [`gate`], [`rwsem`], [`id_table`], [`work`], [`task`], [`log`]: ends of access, locks, numbers,
@@ -21,6 +21,7 @@
 
 pub mod context;
 pub mod copy;
+pub mod dmabuf;
 pub mod driver;
 pub mod gate;
 pub mod id_table;

@@ -447,6 +447,31 @@ impl<D: Driver> Ops<D> {
     /// # Safety
     ///
     /// To be called by the core; see the module's documentation.
+    unsafe extern "C" fn reg_user_mr_dmabuf(
+        pd: *mut ib_pd,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        fd: c_int,
+        access: c_int,
+        dmah: *mut bindings::ib_dmah,
+        _attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> *mut ib_mr {
+        // SAFETY: See the module's documentation.
+        let made = || unsafe {
+            if !dmah.is_null() {
+                return Err(EOPNOTSUPP);
+            }
+            let device = device_state::<D>((*pd).device)?;
+            let pd = Object::<ib_pd, D::Pd>::state(pd)?;
+            wrap_mr::<D>(|| device.reg_buffer(pd, fd, offset, length, iova, access as u32))
+        };
+        made().unwrap_or_else(|e: Error| e.to_ptr())
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn alloc_mr(
         pd: *mut ib_pd,
         kind: bindings::ib_mr_type,
@@ -572,6 +597,7 @@ impl<D: Driver> Ops<D> {
             destroy_qp: Some(Self::destroy_qp),
             post_send: Some(Self::post_send),
             reg_user_mr: Some(Self::reg_user_mr),
+            reg_user_mr_dmabuf: Some(Self::reg_user_mr_dmabuf),
             alloc_mr: Some(Self::alloc_mr),
             dereg_mr: Some(Self::dereg_mr),
             advise_mr: Some(Self::advise_mr),

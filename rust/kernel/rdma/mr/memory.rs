@@ -3,6 +3,7 @@
 //! The bytes of a region that has some of its own.
 
 use super::super::{
+    dmabuf::Imported,
     odp::paged::OnDemand,
     umem::Umem, //
 };
@@ -32,18 +33,20 @@ pub enum Memory {
     Pinned(Pinned),
     /// User memory that is found when it is needed.
     Paged(OnDemand),
+    /// A part of another driver's buffer.
+    Buffer(Imported),
 }
 
 impl Memory {
     /// The bytes from `offset` on that lie next to each other, at most `len` of them. `hint` is a
     /// place to remember where they were found, to start from next time.
     ///
-    /// `None` outside of the memory, and for what is paged on demand, where a stretch is valid only
-    /// under a lock; see [`Paged::resident`](super::super::odp::paged::Paged::resident).
+    /// `None` outside of the memory, and for memory that is found when it is needed, where a stretch
+    /// is valid only under a lock; see [`Stream`](super::stream::Stream).
     #[inline]
     pub fn stretch(&self, offset: u64, len: usize, hint: &mut usize) -> Option<Stretch> {
         match self {
-            Self::None | Self::Paged(_) => None,
+            Self::None | Self::Paged(_) | Self::Buffer(_) => None,
             Self::Pinned(pinned) => pinned.stretch(offset, len, hint),
         }
     }

@@ -5,6 +5,11 @@
 use super::{
     super::{
         copy::copy as move_bytes,
+        dmabuf::{
+            CpuAccess,
+            Mapped,
+            Unmapped, //
+        },
         gate::Inside,
         odp::{
             absent::{
@@ -78,10 +83,21 @@ pub struct Stream<'a> {
     piece: Option<Piece<'a>>,
     /// Keeps pages of the leaf where they are, if it is paged on demand.
     resident: Option<Resident>,
+    /// Keeps the leaf mapped, if it is another driver's buffer.
+    mapped: Option<Mapped>,
     leaf: Option<(&'a Arc<Region>, Inside<'a, Memory>)>,
     hint: usize,
     stretch: Stretch,
     moved: usize,
+    /// The current leaf's CPU access, if it is another driver's buffer, or that of one before it.
+    /// The last field, so that it ends after everything that is held has been let go of.
+    access: Option<CpuAccess>,
+}
+
+/// Memory that must be found before it can be accessed.
+enum Missing {
+    Pages(Absent),
+    Buffer(Unmapped),
 }
 
 /// What comes next in a stream.
@@ -89,7 +105,7 @@ enum Next {
     /// Bytes that lie next to each other.
     Bytes(Stretch),
     /// Bytes that must be looked for before.
-    Absent(Absent),
+    Missing(Missing),
     /// Nothing.
     End,
 }
@@ -105,6 +121,7 @@ impl<'a> Stream<'a> {
             pieces: Pieces::None,
             piece: None,
             resident: None,
+            mapped: None,
             leaf: None,
             hint: 0,
             stretch: Stretch {
@@ -112,6 +129,7 @@ impl<'a> Stream<'a> {
                 len: 0,
             },
             moved: 0,
+            access: None,
         }
     }
 
@@ -160,6 +178,7 @@ impl<'a> Stream<'a> {
     fn let_go(&mut self) {
         self.moved = 0;
         self.resident = None;
+        self.mapped = None;
         self.leaf = None;
         self.inside_holder = None;
         if self.piece.is_some() {
@@ -181,6 +200,7 @@ impl<'a> Stream<'a> {
         }
         if !matches!(self.leaf, Some((leaf, _)) if Arc::ptr_eq(leaf, piece.leaf)) {
             self.resident = None;
+            self.mapped = None;
             self.leaf = None;
             self.leaf = Some((piece.leaf, enter(piece.leaf)?));
             self.hint = 0;
@@ -194,7 +214,14 @@ impl<'a> Stream<'a> {
                 let paged = memory.paged();
                 match paged.resident(piece.offset, len, self.write, &mut self.resident) {
                     Ok(stretch) => stretch,
-                    Err(absent) => return Ok(Next::Absent(absent)),
+                    Err(absent) => return Ok(Next::Missing(Missing::Pages(absent))),
+                }
+            }
+            Memory::Buffer(memory) => {
+                let (held, access) = (&mut self.mapped, &self.access);
+                match memory.mapped(piece.offset, len, self.write, held, access) {
+                    Ok(stretch) => stretch,
+                    Err(unmapped) => return Ok(Next::Missing(Missing::Buffer(unmapped))),
                 }
             }
             memory => memory
@@ -203,6 +230,21 @@ impl<'a> Stream<'a> {
         };
         self.stretch = stretch;
         Ok(Next::Bytes(stretch))
+    }
+
+    /// Looks for what is missing. This stream and the other one of the copy hold nothing.
+    fn find(
+        &mut self,
+        missing: Missing,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), FaultError> {
+        if !go_on() {
+            return Err(FaultError::Stopped);
+        }
+        match missing {
+            Missing::Pages(absent) => absent.find(go_on),
+            Missing::Buffer(unmapped) => Ok(unmapped.find(&mut self.access)?),
+        }
     }
 
     fn next_piece(&mut self) -> Option<Piece<'a>> {
@@ -298,12 +340,25 @@ pub enum CopyError {
 /// Copies `length` bytes, or fewer if a stream ends before. `go_on` is asked after every stretch of
 /// up to a mebibyte whether to go on, and may sleep for a moment.
 ///
-/// Waits for pages that are not there, without holding anything of either stream.
+/// Waits for memory that is not there, without holding anything of either stream, and lets go of
+/// both in the end.
 pub fn copy(
     to: &mut Stream<'_>,
     from: &mut Stream<'_>,
     length: u64,
     mut go_on: impl FnMut() -> bool,
+) -> Result<u64, CopyError> {
+    let copied = copy_until(to, from, length, &mut go_on);
+    from.let_go();
+    to.let_go();
+    copied
+}
+
+fn copy_until(
+    to: &mut Stream<'_>,
+    from: &mut Stream<'_>,
+    length: u64,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Result<u64, CopyError> {
     let mut left = length;
     let mut since_asked = 0;
@@ -311,20 +366,22 @@ pub fn copy(
         let source = match from.current().map_err(CopyError::From)? {
             Next::Bytes(source) => source,
             Next::End => break,
-            Next::Absent(absent) => {
+            Next::Missing(missing) => {
                 from.let_go();
                 to.let_go();
-                wait_for(absent, &mut go_on, CopyError::From)?;
+                let found = from.find(missing, go_on);
+                found.map_err(|e| not_found(e, CopyError::From))?;
                 continue;
             }
         };
         let target = match to.current().map_err(CopyError::To)? {
             Next::Bytes(target) => target,
             Next::End => break,
-            Next::Absent(absent) => {
+            Next::Missing(missing) => {
                 from.let_go();
                 to.let_go();
-                wait_for(absent, &mut go_on, CopyError::To)?;
+                let found = to.find(missing, go_on);
+                found.map_err(|e| not_found(e, CopyError::To))?;
                 continue;
             }
         };
@@ -347,17 +404,9 @@ pub fn copy(
     Ok(length - left)
 }
 
-/// Looks for pages that a stream needs next. Neither side of the copy may hold anything.
-fn wait_for(
-    absent: Absent,
-    go_on: &mut dyn FnMut() -> bool,
-    side: fn(AccessError) -> CopyError,
-) -> Result<(), CopyError> {
-    if !go_on() {
-        return Err(CopyError::Stopped);
-    }
-    absent.find(go_on).map_err(|e| match e {
+fn not_found(e: FaultError, side: fn(AccessError) -> CopyError) -> CopyError {
+    match e {
         FaultError::Stopped => CopyError::Stopped,
         FaultError::NotMapped => side(AccessError::NotMapped),
-    })
+    }
 }
