@@ -8,3 +8,7 @@
 
 EXPORT_SYMBOL_GPL(ib_create_mr);
 EXPORT_SYMBOL_GPL(ib_destroy_mr);
+EXPORT_SYMBOL_GPL(ib_mr_set_layout_interleaved);
+EXPORT_SYMBOL_GPL(ib_mr_set_layout_sg);
+EXPORT_SYMBOL_GPL(ib_register_mr_ext);
+EXPORT_SYMBOL_GPL(ib_unregister_mr_ext);

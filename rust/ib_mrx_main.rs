@@ -23,6 +23,7 @@ use device::port::{
 };
 use rdma::{
     dmabuf::Importer,
+    mr::extension,
     netdev::Notifier,
     odp::queue::PagingQueue,
     registration::Registration, //
@@ -49,20 +50,21 @@ struct MrxModule {
     _globals: Globals,
     _paging: PagingQueue,
     _importer: Importer,
+    _extensions: extension::Globals,
 }
 
 impl kernel::InPlaceModule for MrxModule {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         // SAFETY: A module is initialised once, and this is the first thing that it does.
-        let globals = unsafe { Globals::new() };
+        let (globals, extensions) = unsafe { (Globals::new(), extension::Globals::new()) };
         rdma::copy::calibrate();
-        rdma::mr::create::extend::<Port>();
         // SAFETY: As above. The queue is dropped after all devices.
         let paging = unsafe { PagingQueue::new() };
         // SAFETY: As above. The device is dropped after all regions.
         let importer = unsafe { Importer::new() };
         try_pin_init!(Self {
             _importer: importer?,
+            _extensions: extensions,
             _paging: paging?,
             _globals: globals?,
             _registration <- Registration::new(),

@@ -34,22 +34,24 @@ try() {
 	count "$status" "$name"
 }
 
+# sum_of WORD LOG: how many tests cargo says were that.
+sum_of() { sed -n "s/^test result: .* \\([0-9]*\\) $1; .*/\\1/p" "$2" | awk '{ n += $1 } END { print n + 0 }'; }
+
 # cargo_tests NAME ARGS...: each test of a crate is a test.
 cargo_tests() {
 	local name=$1 log=$MRX_BUILD/cargo-test.log status=0 ok bad
 	shift
 	"$MRX_TOP/scripts/userspace.sh" test "$@" >"$log" 2>&1 </dev/null || status=$?
-	ok=$(sed -n 's/^test result: .* \([0-9]*\) passed; .*/\1/p' "$log" | paste -sd+ | bc)
-	bad=$(sed -n 's/^test result: .* \([0-9]*\) failed; .*/\1/p' "$log" | paste -sd+ | bc)
-	passed=$((passed + ${ok:-0})) failed=$((failed + ${bad:-0}))
+	ok=$(sum_of passed "$log") bad=$(sum_of failed "$log")
+	passed=$((passed + ok)) failed=$((failed + bad))
 	if [ "$status" -ne 0 ]; then
 		tail -n 60 "$log" | sed 's/^/# /'
-		[ "${bad:-0}" -gt 0 ] || failed=$((failed + 1))
+		[ "$bad" -gt 0 ] || failed=$((failed + 1))
 	fi
-	if [ -z "${ok:-}" ] || [ "$ok" -eq 0 ]; then
+	if [ "$ok" -eq 0 ]; then
 		count 1 "$name: no test ran"
 	else
-		echo "# $name: $ok passed, ${bad:-0} failed" | tee -a "$report"
+		echo "# $name: $ok passed, $bad failed" | tee -a "$report"
 	fi
 }
 
@@ -71,8 +73,8 @@ guest_tests() {
 }
 
 need_root
-ROOT=$("$MRX_TOP/scripts/buildroot.sh")
-KERNEL=$("$MRX_TOP/scripts/kernel.sh")
+"$MRX_TOP/scripts/buildroot.sh" >/dev/null
+"$MRX_TOP/scripts/kernel.sh" >/dev/null
 
 say "Host tests"
 try "every file has an SPDX line" "$MRX_TOP/scripts/lint.sh" spdx

@@ -6,8 +6,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-ROOT=$("$MRX_TOP/scripts/buildroot.sh")
-cd "$MRX_TOP"
+cd "$MRX_TOP" || exit
 
 files() { git ls-files -co --exclude-standard -- "$@" | while read -r f; do [ ! -f "$f" ] || echo "$f"; done; }
 
@@ -24,10 +23,8 @@ shell() {
 }
 
 rustfmt_() {
-	local config
-	config=/cache/$(basename "$("$MRX_TOP/scripts/kernel.sh")")/source/.rustfmt.toml
-	files 'rust/*.rs' 'libmrx/*.rs' 'selftests/*.rs' 'demo/*.rs' 'bench/*.rs' | sed 's|^|/mrx/|' |
-		xargs "$MRX_TOP/scripts/in-root.sh" rustfmt --check --edition 2021 --config-path "$config"
+	"$MRX_TOP/scripts/in-root.sh" rustfmt --check --edition 2021 rust/ib_mrx_main.rs
+	"$MRX_TOP/scripts/in-root.sh" cargo fmt --all --check
 }
 
 module() {

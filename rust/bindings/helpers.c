@@ -18,9 +18,17 @@
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>
+#include <rdma/restrack.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "helpers.h"
+
+/* Exported by ib_core, but declared in a header of its own only. */
+void rdma_restrack_add(struct rdma_restrack_entry *res);
+void rdma_restrack_new(struct rdma_restrack_entry *res,
+		       enum rdma_restrack_type type);
+void rdma_restrack_parent_name(struct rdma_restrack_entry *dst,
+			       const struct rdma_restrack_entry *parent);
 
 struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
 			     size_t size, int access)
@@ -113,9 +121,27 @@ bool mrx_device_has_gid(struct ib_device *device, const union ib_gid *gid)
 	return true;
 }
 
+/*
+ * What makes this module depend on ib_uverbs itself. The functions that it
+ * calls are in a support module, which can be there without ib_uverbs.
+ */
+bool mrx_uverbs_is_there(void)
+{
+	void (*volatile needed)(struct ib_device *) = rdma_user_mmap_disassociate;
+
+	return needed;
+}
+
 bool mrx_device_try_get(struct ib_device *device)
 {
 	return ib_device_try_get(device);
+}
+
+void mrx_track_mr_again(struct ib_mr *mr)
+{
+	rdma_restrack_new(&mr->res, RDMA_RESTRACK_MR);
+	rdma_restrack_parent_name(&mr->res, &mr->pd->res);
+	rdma_restrack_add(&mr->res);
 }
 
 bool mrx_ratelimit(void)
@@ -196,6 +222,21 @@ void mrx_stats_cancel(struct sk_buff *msg, struct nlattr *table)
 struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name)
 {
 	return alloc_workqueue("%s", WQ_UNBOUND, 0, name);
+}
+
+void mrx_local_bh_disable(void)
+{
+	local_bh_disable();
+}
+
+void mrx_local_bh_enable(void)
+{
+	local_bh_enable();
+}
+
+bool mrx_mod_delayed_work(struct delayed_work *work)
+{
+	return mod_delayed_work(system_dfl_wq, work, 0);
 }
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id)

@@ -7,8 +7,10 @@
 
 #include <linux/types.h>
 
+struct delayed_work;
 struct ib_device;
 union ib_gid;
+struct ib_mr;
 struct ib_umem;
 struct ib_uobject;
 struct mm_struct;
@@ -42,11 +44,17 @@ u32 mrx_core_cap_roce_v2(void);
 unsigned int mrx_num_possible_cpus(void);
 int mrx_check_mr_access(struct ib_device *device, unsigned int access);
 bool mrx_device_has_gid(struct ib_device *device, const union ib_gid *gid);
+bool mrx_uverbs_is_there(void);
 bool mrx_device_try_get(struct ib_device *device);
+
+void mrx_track_mr_again(struct ib_mr *mr);
 
 bool mrx_ratelimit(void);
 bool mrx_fatal_signal_pending(void);
 void mrx_cond_resched(void);
+void mrx_local_bh_disable(void);
+void mrx_local_bh_enable(void);
+bool mrx_mod_delayed_work(struct delayed_work *work);
 
 bool mrx_notifier_may_wait(const struct mmu_notifier_range *range);
 void mrx_interval_set_seq(struct mmu_interval_notifier *notifier, unsigned long seq);

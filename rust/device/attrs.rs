@@ -7,7 +7,7 @@
 use crate::{
     bindings,
     rdma::driver::{
-        destination_gid,
+        Path,
         QpAttr, //
     },
 };
@@ -48,6 +48,11 @@ impl State {
         })
     }
 
+    /// Whether sends may be posted: to be executed, or to be flushed.
+    pub fn takes_sends(self) -> bool {
+        !matches!(self, Self::Reset | Self::Init | Self::ReadyToReceive)
+    }
+
     /// Whether requests of the other side are executed.
     pub fn receives(self) -> bool {
         matches!(
@@ -65,8 +70,8 @@ pub const MAX_READS: u8 = 128;
 pub struct Attrs {
     /// The queue pair on the other side.
     pub dest_qp_num: u32,
-    /// The address of the other side.
-    pub dest_gid: [u8; 16],
+    /// The way to the other side's device.
+    pub path: Path,
     /// What the other side may do to this one (`IB_ACCESS_*`).
     pub access: u32,
     /// How often to try again when the other side does not answer, and after how long
@@ -88,20 +93,10 @@ pub struct Attrs {
     pub sq_psn: u32,
     /// As `path_mtu`.
     pub rq_psn: u32,
-    /// As `path_mtu`.
+    /// What datagrams to this queue pair have to prove.
     pub qkey: u32,
     /// As `path_mtu`.
     pub port_num: u32,
-    /// As `path_mtu`.
-    pub flow_label: u32,
-    /// As `path_mtu`.
-    pub sgid_index: u8,
-    /// As `path_mtu`.
-    pub hop_limit: u8,
-    /// As `path_mtu`.
-    pub traffic_class: u8,
-    /// As `path_mtu`.
-    pub sl: u8,
 }
 
 const PSN_MASK: u32 = 0x00ff_ffff;
@@ -125,12 +120,7 @@ impl Attrs {
             new.qkey = attr.qkey;
         }
         if has(bindings::ib_qp_attr_mask_IB_QP_AV) {
-            new.dest_gid = destination_gid(attr).ok_or(EINVAL)?;
-            new.flow_label = attr.ah_attr.grh.flow_label;
-            new.sgid_index = attr.ah_attr.grh.sgid_index;
-            new.hop_limit = attr.ah_attr.grh.hop_limit;
-            new.traffic_class = attr.ah_attr.grh.traffic_class;
-            new.sl = attr.ah_attr.sl;
+            new.path = Path::from_attr(&attr.ah_attr).ok_or(EINVAL)?;
         }
         if has(bindings::ib_qp_attr_mask_IB_QP_PATH_MTU) {
             check((1..=5).contains(&attr.path_mtu))?;
@@ -188,15 +178,7 @@ impl Attrs {
         attr.rq_psn = self.rq_psn;
         attr.qkey = self.qkey;
         attr.port_num = self.port_num;
-        crate::rdma::driver::describe_path(
-            attr,
-            &self.dest_gid,
-            self.flow_label,
-            self.sgid_index,
-            self.hop_limit,
-            self.traffic_class,
-            self.sl,
-        );
+        self.path.describe(&mut attr.ah_attr);
     }
 
     /// How long the other side is given to answer; `None`: for ever.

@@ -4,6 +4,7 @@
 
 use super::status::{
     Completion,
+    Extra,
     Status, //
 };
 use crate::{
@@ -13,7 +14,10 @@ use crate::{
             Mapping,
             UserContext, //
         },
-        driver::CqHandle,
+        driver::{
+            CqHandle,
+            Wc, //
+        },
         log::warn_ratelimited,
         shared_ring::SharedRing,
         udata::Udata, //
@@ -26,7 +30,10 @@ use kernel::{
         Arc,
         SpinLockIrq, //
     },
-    transmute::AsBytes, //
+    transmute::{
+        AsBytes,
+        FromBytes, //
+    },
 };
 
 /// Bytes of an entry, as the provider library expects them.
@@ -45,13 +52,14 @@ enum Notify {
 /// The ring and the kernel's side of it.
 struct Ring {
     ring: Arc<SharedRing>,
-    _mapping: Mapping,
+    /// Absent if the queue is polled by a user in the kernel.
+    mapping: Option<Mapping>,
     producer: u32,
     notify: Notify,
     overflowed: bool,
 }
 
-/// A completion queue of a process.
+/// A completion queue.
 #[pin_data]
 pub struct Cq {
     #[pin]
@@ -80,21 +88,98 @@ impl From<&Completion> for Entry {
             port_num: 1,
             ..Default::default()
         };
-        if let Some(imm) = c.imm {
-            wc.wc_flags = bindings::ib_wc_flags_IB_WC_WITH_IMM;
-            wc.ex.bindgen_union_field = imm;
-        }
+        let (flags, extra) = flags(c);
+        wc.wc_flags = flags;
+        wc.ex.bindgen_union_field = extra;
         Self(wc)
+    }
+}
+
+/// The flags of a completion, and what it has besides.
+fn flags(c: &Completion) -> (u32, u32) {
+    let (flag, extra) = match c.extra {
+        Extra::None => (0, 0),
+        Extra::Imm(imm) => (bindings::ib_wc_flags_IB_WC_WITH_IMM, imm),
+        Extra::Invalidate(key) => (bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE, key),
+    };
+    let header = match c.network {
+        None => 0,
+        Some(_) => bindings::ib_wc_flags_IB_WC_GRH,
+    };
+    (flag | header, extra)
+}
+
+/// An entry for a user in the kernel, which does not see it as it is.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct KernelEntry {
+    wr_id: u64,
+    qp_address: u64,
+    status: u32,
+    opcode: u32,
+    byte_len: u32,
+    flags: u32,
+    extra: u32,
+    src_qp: u32,
+    network: u32,
+    reserved: u32,
+}
+
+const _: () = assert!(size_of::<KernelEntry>() <= ENTRY_SIZE);
+
+// SAFETY: The structure is plain integers without padding.
+unsafe impl AsBytes for KernelEntry {}
+// SAFETY: As above.
+unsafe impl FromBytes for KernelEntry {}
+
+impl From<&Completion> for KernelEntry {
+    fn from(c: &Completion) -> Self {
+        let (flags, extra) = flags(c);
+        let network_flag = bindings::ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE;
+        Self {
+            wr_id: c.wr_id,
+            qp_address: c.qp_address as u64,
+            status: c.status as u32,
+            opcode: c.done as u32,
+            byte_len: c.byte_len,
+            flags: flags | c.network.map_or(0, |_| network_flag),
+            extra,
+            src_qp: c.src_qp,
+            network: c.network.map_or(0, |network| network as u32),
+            reserved: 0,
+        }
+    }
+}
+
+impl KernelEntry {
+    fn put(&self, wc: &mut Wc) {
+        *wc = Wc::default();
+        wc.__bindgen_anon_1.bindgen_union_field = self.wr_id;
+        wc.status = self.status;
+        wc.opcode = self.opcode;
+        wc.byte_len = self.byte_len;
+        wc.qp = self.qp_address as *mut bindings::ib_qp;
+        wc.ex.bindgen_union_field = self.extra;
+        wc.src_qp = self.src_qp;
+        wc.wc_flags = self.flags as c_int;
+        wc.port_num = 1;
+        wc.network_hdr_type = self.network as u8;
     }
 }
 
 fn make_ring(
     entries: &mut u32,
-    (context, udata): (UserContext, Udata<'_>),
-) -> Result<(Arc<SharedRing>, Mapping)> {
+    user: Option<(UserContext, Udata<'_>)>,
+) -> Result<(Arc<SharedRing>, Option<Mapping>)> {
     let ring = SharedRing::new(*entries, ENTRY_SIZE)?;
-    let mapping = context.offer(ring.clone())?;
-    udata.respond(&Response(mapping.info()))?;
+    let mapping = match user {
+        None => None,
+        Some((context, udata)) => {
+            let mapping = context.offer(ring.clone())?;
+            udata.respond(&Response(mapping.info()))?;
+            Some(mapping)
+        }
+    };
     *entries = ring.capacity();
     Ok((ring, mapping))
 }
@@ -111,7 +196,7 @@ impl Cq {
     pub fn new(
         handle: impl PinInit<CqHandle>,
         entries: &mut u32,
-        user: (UserContext, Udata<'_>),
+        user: Option<(UserContext, Udata<'_>)>,
     ) -> Result<Arc<Self>> {
         let (ring, mapping) = make_ring(entries, user)?;
         Arc::pin_init(
@@ -119,7 +204,7 @@ impl Cq {
                 handle <- handle,
                 ring <- new_spinlock_irq!(Ring {
                     ring,
-                    _mapping: mapping,
+                    mapping,
                     producer: 0,
                     notify: Notify::Nothing,
                     overflowed: false,
@@ -132,7 +217,7 @@ impl Cq {
     /// Moves the completions that have not been polled into a ring of another size. `EINVAL` if
     /// they do not fit.
     pub fn resize(&self, entries: &mut u32, user: (UserContext, Udata<'_>)) -> Result {
-        let (ring, mapping) = make_ring(entries, user)?;
+        let (ring, mapping) = make_ring(entries, Some(user))?;
         let old = {
             let mut own = self.ring.lock();
             let mut from = own.ring.consumer();
@@ -151,7 +236,7 @@ impl Cq {
             own.overflowed = false;
             (
                 core::mem::replace(&mut own.ring, ring),
-                core::mem::replace(&mut own._mapping, mapping),
+                core::mem::replace(&mut own.mapping, mapping),
             )
         };
         drop(old);
@@ -163,14 +248,20 @@ impl Cq {
     /// A completion that finds the queue full is lost; the owner is told once (IBTA 1.7, 11.6.3.1:
     /// CQ error).
     pub fn post(&self, completion: &Completion) {
-        let entry = Entry::from(completion);
         let (notify, overflow) = {
             let mut own = self.ring.lock();
             let next = own.ring.next(own.producer);
             if next == own.ring.consumer() {
                 (false, !core::mem::replace(&mut own.overflowed, true))
             } else {
-                own.ring.write(own.producer, entry.as_bytes());
+                match own.mapping {
+                    Some(_) => own
+                        .ring
+                        .write(own.producer, Entry::from(completion).as_bytes()),
+                    None => own
+                        .ring
+                        .write(own.producer, KernelEntry::from(completion).as_bytes()),
+                }
                 own.producer = next;
                 own.ring.set_producer(next);
                 let urgent = completion.solicited || completion.status != Status::Success;
@@ -192,6 +283,28 @@ impl Cq {
             warn_ratelimited!("a completion queue overflowed: completions are lost\n");
             self.handle.overflowed();
         }
+    }
+
+    /// Takes completions off the queue of a user in the kernel; returns how many.
+    pub fn poll(&self, out: &mut [Wc]) -> usize {
+        let own = self.ring.lock();
+        if own.mapping.is_some() {
+            return 0;
+        }
+        let mut at = own.ring.consumer();
+        let mut taken = 0;
+        for wc in out {
+            if at == own.producer {
+                break;
+            }
+            let mut entry = KernelEntry::default();
+            own.ring.read_into(at, &mut entry);
+            entry.put(wc);
+            at = own.ring.next(at);
+            taken += 1;
+        }
+        own.ring.set_consumer(at);
+        taken
     }
 
     /// Asks for an event; see [`Driver::request_notify`](crate::rdma::driver::Driver).

@@ -2,14 +2,27 @@
 
 //! A device on its interface: its attributes, its addresses, its state.
 
-use super::qp::{
-    QpTable,
-    FIRST_QPN,
-    QPN_END, //
-};
-use super::wqe::{
-    MAX_MESSAGE,
-    MAX_SGE, //
+use super::{
+    ah::{
+        self,
+        AhTable, //
+    },
+    counters::{
+        Counter,
+        Counters, //
+    },
+    multicast,
+    qp::{
+        Qp,
+        QpTable,
+        FIRST_QPN,
+        QPN_END, //
+    },
+    srq,
+    wqe::{
+        MAX_MESSAGE,
+        MAX_SGE, //
+    },
 };
 use crate::{
     bindings,
@@ -22,10 +35,16 @@ use crate::{
         id_table::IdTable,
         log::warn_ratelimited,
         mr::{
-            key::INDEX_END,
+            extension,
+            fast::MAX_PAGES,
+            key::{
+                INDEX_END,
+                WINDOW_INDEX_END, //
+            },
             region::{
                 self,
-                RegionTable, //
+                RegionTable,
+                WindowTable, //
             },
         },
         netdev::{
@@ -36,6 +55,7 @@ use crate::{
     },
 };
 use kernel::{
+    new_spinlock,
     prelude::*,
     str::CStr,
     sync::{
@@ -47,7 +67,8 @@ use kernel::{
             Release, //
         },
         global_lock,
-        Arc, //
+        Arc,
+        SpinLock, //
     }, //
 };
 
@@ -70,7 +91,14 @@ pub struct Port {
     /// The device is being taken from its users: what takes long has to end.
     leaving: AtomicFlag,
     regions: Arc<RegionTable>,
+    windows: Arc<WindowTable>,
+    ahs: Arc<AhTable>,
     qps: Arc<QpTable>,
+    /// Queue pair 1. A leaf.
+    #[pin]
+    manager: SpinLock<Option<Arc<Qp>>>,
+    /// What has been done.
+    pub counters: Counters,
 }
 
 global_lock! {
@@ -106,6 +134,7 @@ impl Globals {
         unsafe {
             PORTS.init();
             QPS.init();
+            multicast::init();
         }
         let table = Arc::pin_init(IdTable::new(FIRST_QPN..QPN_END, FIRST_QPN), GFP_KERNEL)?;
         *QPS.lock() = Some(table);
@@ -150,7 +179,11 @@ impl Port {
                 netdev,
                 leaving: AtomicFlag::new(false),
                 regions: Arc::pin_init(region::new_table(), GFP_KERNEL)?,
+                windows: Arc::pin_init(region::new_window_table(), GFP_KERNEL)?,
+                ahs: Arc::pin_init(IdTable::new(ah::NUMBERS, ah::NUMBERS.start), GFP_KERNEL)?,
                 qps,
+                manager <- new_spinlock!(None, "Port::manager"),
+                counters: Counters::new(),
             }),
             GFP_KERNEL,
         )
@@ -169,6 +202,48 @@ impl Port {
     /// The regions of the device.
     pub fn regions(&self) -> &Arc<RegionTable> {
         &self.regions
+    }
+
+    /// The memory windows of the device.
+    pub fn windows(&self) -> &Arc<WindowTable> {
+        &self.windows
+    }
+
+    /// The address handles of processes on the device.
+    pub fn ahs(&self) -> &Arc<AhTable> {
+        &self.ahs
+    }
+
+    /// Queue pair 1 of the device.
+    pub fn manager(&self) -> Option<Arc<Qp>> {
+        self.manager.lock().clone()
+    }
+
+    /// Makes `qp` queue pair 1. `EBUSY` if there is one.
+    pub fn set_manager(&self, qp: &Arc<Qp>) -> Result {
+        let mut manager = self.manager.lock();
+        if manager.is_some() {
+            return Err(EBUSY);
+        }
+        *manager = Some(qp.clone());
+        Ok(())
+    }
+
+    /// Has `qp` be queue pair 1 no more, if it was.
+    pub fn clear_manager(&self, qp: &Arc<Qp>) {
+        let old = {
+            let mut manager = self.manager.lock();
+            match &*manager {
+                Some(is) if Arc::ptr_eq(is, qp) => manager.take(),
+                _ => None,
+            }
+        };
+        drop(old);
+    }
+
+    /// The device that has the address `gid`.
+    pub fn by_gid(gid: &[u8; 16]) -> Option<Arc<Self>> {
+        PORTS.lock().iter().find(|port| port.owns_gid(gid)).cloned()
     }
 
     /// The queue pairs of all devices.
@@ -200,6 +275,9 @@ impl Port {
     /// Makes the device known to others.
     pub fn attach(self: &Arc<Self>) {
         self.leaving.store(false, Relaxed);
+        if extension::offer::<Self>(&self.handle).is_err() {
+            pr_warn!("no memory to offer regions to the kernel\n");
+        }
         // Without memory the device is not found by its interface's events; it still works.
         if PORTS.lock().push(self.clone(), GFP_KERNEL).is_err() {
             pr_warn!("no memory to watch an interface\n");
@@ -210,6 +288,7 @@ impl Port {
     pub fn detach(self: &Arc<Self>) {
         self.leaving.store(true, Relaxed);
         PORTS.lock().retain(|port| !Arc::ptr_eq(port, self));
+        extension::withdraw(&self.handle);
     }
 
     /// Calls `f` for each device.
@@ -228,21 +307,29 @@ impl Port {
         attr.max_qp_wr = MAX_WR;
         attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
             | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN
-            | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT)
+            | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT
+            | bindings::ib_device_cap_flags_IB_DEVICE_BAD_QKEY_CNTR
+            | bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE
+            | bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS
+            | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW
+            | bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B
+            | bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL
+            | bindings::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE)
             as u64;
+        attr.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_HCA;
+        attr.max_srq = 1 << 20;
+        attr.max_srq_wr = srq::MAX_WR;
+        attr.max_srq_sge = srq::MAX_SGE;
+        attr.max_mw = WINDOW_INDEX_END - INDEX_END;
+        attr.max_ah = ah::NUMBERS.end - ah::NUMBERS.start;
+        attr.max_mcast_grp = multicast::MAX_MEMBERS;
+        attr.max_mcast_qp_attach = multicast::MAX_MEMBERS;
+        attr.max_total_mcast_qp_attach = multicast::MAX_MEMBERS;
         attr.kernel_cap_flags = u64::from(
             bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
                 | bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING,
         );
-        attr.odp_caps.general_caps = u64::from(
-            bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT
-                | bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT,
-        );
-        attr.odp_caps.per_transport_caps.rc_odp_caps =
-            bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND
-                | bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV
-                | bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE
-                | bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ;
+        describe_paging(attr);
         attr.max_send_sge = MAX_SGE as u32;
         attr.max_recv_sge = MAX_SGE as u32;
         attr.max_sge_rd = MAX_SGE as u32;
@@ -253,7 +340,7 @@ impl Port {
         attr.max_qp_rd_atom = u32::from(super::attrs::MAX_READS);
         attr.max_qp_init_rd_atom = u32::from(super::attrs::MAX_READS);
         attr.max_res_rd_atom = 0x3f000;
-        attr.max_fast_reg_page_list_len = 512;
+        attr.max_fast_reg_page_list_len = MAX_PAGES;
         attr.max_pkeys = 1;
         attr.local_ca_ack_delay = 15;
         attr.sys_image_guid = self.netdev.eui64().to_be();
@@ -283,12 +370,33 @@ impl Port {
         };
         attr.gid_tbl_len = 1024;
         attr.port_cap_flags = PORT_CM_SUP;
+        attr.qkey_viol_cntr = self.counters.get(Counter::BadQkey).min(0xffff) as u32;
         attr.max_msg_sz = MAX_MESSAGE as u32;
         attr.pkey_tbl_len = 1;
         attr.max_vl_num = 1;
         attr.active_width = bindings::ib_port_width_IB_WIDTH_4X as u8;
         attr.active_speed = bindings::ib_port_speed_IB_SPEED_QDR as u16;
     }
+}
+
+/// What can be done with regions that are paged on demand: all that can be done with others.
+fn describe_paging(attr: &mut DeviceAttr) {
+    use bindings::*;
+    attr.odp_caps.general_caps = u64::from(
+        ib_odp_general_cap_bits_IB_ODP_SUPPORT | ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT,
+    );
+    let datagram = ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SRQ_RECV;
+    let unreliable = datagram | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE;
+    let caps = &mut attr.odp_caps.per_transport_caps;
+    caps.ud_odp_caps = datagram;
+    caps.uc_odp_caps = unreliable;
+    caps.rc_odp_caps = unreliable
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_FLUSH
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC_WRITE;
 }
 
 /// `IB_PORT_CM_SUP`: the port takes part in communication management.

@@ -8,19 +8,19 @@ use super::{
         State, //
     },
     cq::Cq,
-    execute::{
-        self,
-        Verdict, //
-    },
+    kernel_queue::Producer,
+    multicast,
     port::Port,
+    request::{
+        SendLimits, //
+    },
     rq::RecvQueue,
     sq::SendQueue,
-    status::{
-        Completion,
-        Done,
-        Status, //
+    srq::Srq,
+    transport::Transport,
+    wqe::{
+        RawRecv, //
     },
-    wqe::RawRecv,
 };
 use crate::{
     bindings,
@@ -28,13 +28,16 @@ use crate::{
         driver::{
             modify_is_ok,
             QpAttr,
-            QpEvent,
             QpHandle, //
         },
+        events::QpEvent,
         id_table::IdTable,
         mr::region::Domain,
-        task,
-        work, //
+        work,
+        wr::{
+            RecvWr,
+            SendWr, //
+        }, //
     },
 };
 use kernel::{
@@ -49,17 +52,14 @@ use kernel::{
             Atomic,
             AtomicFlag,
             Full,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         Arc,
         Mutex,
         SpinLock, //
     },
-    time::{
-        msecs_to_jiffies, //
-    },
     workqueue::{
-        self,
         DelayedWork,
         WorkItem, //
     }, //
@@ -73,14 +73,18 @@ pub type QpTable = IdTable<Qp>;
 pub const FIRST_QPN: u32 = 16;
 /// The first number that no queue pair can have.
 pub const QPN_END: u32 = 1 << 24;
+/// The number by which the queue pair of managers is known on its device.
+pub const MANAGER_QPN: u32 = 1;
 
-/// A reliable connection's end.
+/// A queue pair.
 #[pin_data]
 pub struct Qp {
     /// The device.
     pub port: Arc<Port>,
-    /// The number.
+    /// The number in the table of all queue pairs.
     pub number: u32,
+    /// What it promises.
+    pub transport: Transport,
     /// What it may use.
     pub domain: Arc<Domain>,
     /// Whether every send completes visibly.
@@ -89,12 +93,18 @@ pub struct Qp {
     pub send_cq: Arc<Cq>,
     /// Where completions of receives go.
     pub recv_cq: Arc<Cq>,
+    /// Where receives come from, if not from its own queue.
+    pub srq: Option<Arc<Srq>>,
+    /// Elements that a receive may have.
+    pub recv_max_sge: u32,
     #[pin]
-    handle: QpHandle,
+    pub(super) handle: QpHandle,
     /// A [`State`].
-    state: Atomic<u32>,
+    pub(super) state: Atomic<u32>,
     /// The owner has been told that the other side began to talk.
     established: AtomicFlag,
+    /// The owner has been told that nothing of the shared receive queue comes here any more.
+    pub(super) last_told: AtomicFlag,
     /// Serialises changes of attributes.
     #[pin]
     control: Mutex<()>,
@@ -103,10 +113,20 @@ pub struct Qp {
     path: SpinLock<Attrs>,
     /// The send queue. Whoever holds it executes.
     #[pin]
-    send: Mutex<SendQueue>,
+    pub(super) send: Mutex<SendQueue>,
     /// The receive queue, from which the other side takes.
     #[pin]
-    recv: SpinLock<RecvQueue>,
+    pub(super) recv: SpinLock<RecvQueue>,
+    /// Whether the rings are filled by a user in the kernel.
+    is_kernel: bool,
+    /// What its requests may be.
+    send_limits: SendLimits,
+    /// For a user in the kernel.
+    #[pin]
+    send_producer: Producer,
+    /// As `send_producer`.
+    #[pin]
+    recv_producer: Producer,
     /// Continues what could not be finished in the context of the poster.
     #[pin]
     work: DelayedWork<Qp>,
@@ -130,6 +150,8 @@ pub struct NewQp {
     pub port: Arc<Port>,
     /// The number.
     pub number: u32,
+    /// What it promises.
+    pub transport: Transport,
     /// What it may use.
     pub domain: Arc<Domain>,
     /// Whether every send completes visibly.
@@ -138,10 +160,14 @@ pub struct NewQp {
     pub send_cq: Arc<Cq>,
     /// Where completions of receives go.
     pub recv_cq: Arc<Cq>,
+    /// Where receives come from, if not from `recv`.
+    pub srq: Option<Arc<Srq>>,
     /// Its sends.
     pub send: SendQueue,
     /// Its receives.
     pub recv: RecvQueue,
+    /// Whether its user is in the kernel.
+    pub is_kernel: bool,
 }
 
 impl Qp {
@@ -151,21 +177,45 @@ impl Qp {
             try_pin_init!(Self {
                 port: new.port,
                 number: new.number,
+                transport: new.transport,
                 domain: new.domain,
                 signal_all: new.signal_all,
                 send_cq: new.send_cq,
                 recv_cq: new.recv_cq,
+                recv_max_sge: match &new.srq {
+                    Some(srq) => srq.max_sge(),
+                    None => new.recv.max_sge(),
+                },
+                srq: new.srq,
                 handle <- handle,
                 state: Atomic::new(State::Reset as u32),
                 established: AtomicFlag::new(false),
+                last_told: AtomicFlag::new(false),
                 control <- new_mutex!((), "Qp::control"),
                 path <- new_spinlock!(Attrs::default(), "Qp::path"),
+                is_kernel: new.is_kernel,
+                send_limits: new.send.limits(),
+                send_producer <- Producer::new(new.send.ring().clone()),
+                recv_producer <- Producer::new(new.recv.ring().clone()),
                 send <- new_mutex!(new.send, "Qp::send"),
                 recv <- new_spinlock!(new.recv, "Qp::recv"),
                 work <- new_delayed_work!("Qp::work"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// The number by which others know it.
+    pub fn wire_number(&self) -> u32 {
+        match self.transport {
+            Transport::Management => MANAGER_QPN,
+            _ => self.number,
+        }
+    }
+
+    /// Whether the rings are filled by a user in the kernel.
+    pub fn is_kernel(&self) -> bool {
+        self.is_kernel
     }
 
     /// The state now.
@@ -192,8 +242,7 @@ impl Qp {
         } else {
             from
         };
-        let kind = bindings::ib_qp_type_IB_QPT_RC;
-        if !modify_is_ok(from as u32, to as u32, kind, mask) {
+        if !modify_is_ok(from as u32, to as u32, self.transport.raw(), mask) {
             return Err(EINVAL);
         }
         let attrs = self.attrs().changed(attr, mask)?;
@@ -203,7 +252,7 @@ impl Qp {
             if !matches!(to, State::Reset | State::Error) {
                 return Err(EINVAL);
             }
-            self.state.store(to as u32, kernel::sync::atomic::Release);
+            self.state.store(to as u32, Release);
         }
         match to {
             State::Reset => {
@@ -211,7 +260,16 @@ impl Qp {
                 send.reset();
                 self.recv.lock().reset();
                 self.established.store(false, Relaxed);
+                self.last_told.store(false, Relaxed);
                 *self.path.lock() = Attrs::default();
+            }
+            State::SendDrained if from != to => {
+                // Waits for the request that is being executed.
+                drop(self.send.lock());
+                let wanted = bindings::ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
+                if mask & wanted != 0 && attr.en_sqd_async_notify != 0 {
+                    self.handle.raise(QpEvent::SendDrained);
+                }
             }
             State::Error => self.run(),
             State::ReadyToSend if from != to => self.run(),
@@ -234,102 +292,41 @@ impl Qp {
         attr.cap.max_send_wr = max_send_wr;
         attr.cap.max_send_sge = limits.max_sge;
         attr.cap.max_inline_data = limits.max_inline;
-        attr.cap.max_recv_wr = recv.capacity();
-        attr.cap.max_recv_sge = recv.max_sge();
+        if self.srq.is_none() {
+            attr.cap.max_recv_wr = recv.capacity();
+            attr.cap.max_recv_sge = recv.max_sge();
+        }
         drop(recv);
         self.attrs().describe(attr);
     }
 
-    /// The process has posted sends: executes them. `EINVAL` if nothing can be sent yet; the
-    /// requests are forgotten then.
-    pub fn doorbell(self: &Arc<Self>) -> Result {
-        match self.state() {
-            State::Reset | State::Init | State::ReadyToReceive => {
-                self.send.lock().discard();
-                Err(EINVAL)
-            }
-            _ => {
-                self.run();
-                Ok(())
-            }
+    /// Posts a send of a user in the kernel. Any context.
+    pub fn post_send(&self, wr: &SendWr<'_>) -> Result {
+        if !self.is_kernel {
+            return Err(EOPNOTSUPP);
         }
+        if !self.state().takes_sends() {
+            return Err(EINVAL);
+        }
+        let is_datagram = self.transport.is_datagram();
+        self.send_producer
+            .post_send(wr, is_datagram, self.send_limits)
     }
 
-    /// Executes what is posted, as far as that is possible now.
-    fn run(self: &Arc<Self>) {
-        let mut send = self.send.lock();
-        loop {
-            match self.state() {
-                State::ReadyToSend => {}
-                State::Error => {
-                    self.flush_sends(&mut send);
-                    drop(send);
-                    self.flush_recvs();
-                    return;
-                }
-                _ => return,
-            }
-            if !send.peek() {
-                return;
-            }
-            match execute::execute(self, &mut send) {
-                Verdict::Done => send.pop(),
-                Verdict::Later { micros } => {
-                    self.continue_in(micros);
-                    return;
-                }
-            }
-            if task::is_dying() {
-                self.continue_in(0);
-                return;
-            }
-            task::let_others_run();
+    /// Posts a receive of a user in the kernel. Any context.
+    pub fn post_recv(self: &Arc<Self>, wr: &RecvWr<'_>) -> Result {
+        if !self.is_kernel || self.srq.is_some() {
+            return Err(EOPNOTSUPP);
         }
-    }
-
-    fn flush_sends(&self, send: &mut SendQueue) {
-        while send.peek() {
-            self.complete_send(send.wqe.wr_id(), Status::Flushed, Done::Send, 0);
-            send.pop();
+        if self.state() == State::Reset {
+            return Err(EINVAL);
         }
-    }
-
-    fn flush_recvs(&self) {
-        let mut raw = RawRecv::default();
-        while self.recv.lock().take(&mut raw) {
-            self.complete_recv(&Completion {
-                wr_id: raw.wr_id(),
-                status: Status::Flushed,
-                done: Done::Recv,
-                byte_len: 0,
-                imm: None,
-                qp_num: self.number,
-                src_qp: 0,
-                solicited: false,
-            });
-            task::let_others_run();
+        self.recv_producer.post_recv(wr, self.recv_max_sge)?;
+        if self.state() == State::Error {
+            // Somebody has to flush it.
+            self.wake();
         }
-    }
-
-    /// Posts the completion of a send.
-    pub fn complete_send(&self, wr_id: u64, status: Status, done: Done, byte_len: u32) {
-        self.send_cq.post(&Completion {
-            wr_id,
-            status,
-            done,
-            byte_len,
-            imm: None,
-            qp_num: self.number,
-            src_qp: 0,
-            solicited: false,
-        });
-    }
-
-    /// Posts the completion of a receive, unless the queue pair is gone.
-    pub fn complete_recv(&self, completion: &Completion) {
-        if let Some(_inside) = self.handle.enter() {
-            self.recv_cq.post(completion);
-        }
+        Ok(())
     }
 
     /// Notes that a request of the other side came (IBTA 1.7, 11.6.3.1: communication established).
@@ -340,15 +337,16 @@ impl Qp {
         }
     }
 
-    /// Takes the next receive, if this queue pair may receive now. Returns whether there was one.
-    pub fn take_recv(&self, out: &mut RawRecv) -> bool {
-        let mut recv = self.recv.lock();
-        self.state().receives() && recv.take(out)
-    }
-
-    /// Elements that a receive may have.
-    pub fn recv_max_sge(&self) -> u32 {
-        self.recv.lock().max_sge()
+    /// Takes the next receive, if this queue pair may receive now and the receive `fits`. Returns
+    /// whether there was one.
+    pub fn take_recv(&self, out: &mut RawRecv, fits: impl FnOnce(&RawRecv) -> bool) -> bool {
+        match &self.srq {
+            Some(srq) => self.state().receives() && srq.take(out, fits),
+            None => {
+                let mut recv = self.recv.lock();
+                self.state().receives() && recv.take(out, fits)
+            }
+        }
     }
 
     /// Breaks the queue pair (IBTA 1.7, 10.3.1.6). What is posted is flushed by whoever executes,
@@ -365,25 +363,21 @@ impl Qp {
                 Err(now) => seen = now,
             }
         }
-        self.continue_in(0);
+        self.wake();
         if let Some(event) = event {
             self.handle.raise(event);
         }
     }
 
-    fn continue_in(self: &Arc<Self>, micros: u64) {
-        let jiffies = msecs_to_jiffies(micros.div_ceil(1000).min(u64::from(u32::MAX)) as u32);
-        // If it is queued already, it will see what is to be done.
-        let _ = workqueue::system_unbound().enqueue_delayed(self.clone(), jiffies);
-    }
-
     /// Ends the queue pair. No completion of it comes after this.
     pub fn destroy(self: &Arc<Self>) {
-        self.state
-            .store(State::Reset as u32, kernel::sync::atomic::Release);
+        self.state.store(State::Reset as u32, Release);
+        self.port.clear_manager(self);
+        multicast::forget(self);
+        // Nobody queues work or completes a receive after this.
+        self.handle.close();
         work::turn_off(self);
         // Waits for a request that is being executed by another thread of the process.
         self.send.lock().discard();
-        self.handle.close();
     }
 }

@@ -1,41 +1,56 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receive queue of a queue pair.
+//! Receive queues: that of a queue pair, or what several share.
 
 use super::wqe::{
     RawRecv,
     MAX_SGE,
     RECV_HEADER, //
 };
-use crate::rdma::{
-    context::{
-        Mapping,
-        UserContext, //
+use crate::{
+    bindings,
+    rdma::{
+        context::{
+            Mapping,
+            UserContext, //
+        },
+        shared_ring::SharedRing, //
     },
-    shared_ring::SharedRing, //
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 
-/// Receives that a process has posted.
+/// Receives that have been posted.
 pub struct RecvQueue {
     ring: Arc<SharedRing>,
-    mapping: Mapping,
+    /// Absent if the ring is filled by a user in the kernel.
+    mapping: Option<Mapping>,
     consumer: u32,
     max_sge: u32,
 }
 
+fn make_ring(
+    max_wr: u32,
+    max_sge: u32,
+    context: Option<UserContext>,
+) -> Result<(Arc<SharedRing>, Option<Mapping>)> {
+    if max_sge as usize > MAX_SGE {
+        return Err(EINVAL);
+    }
+    let entry = RECV_HEADER + max_sge as usize * size_of::<super::wqe::RawSge>();
+    let ring = SharedRing::new(max_wr, entry)?;
+    let mapping = context
+        .map(|context| context.offer(ring.clone()))
+        .transpose()?;
+    Ok((ring, mapping))
+}
+
 impl RecvQueue {
     /// Makes a queue of at least `max_wr` receives of up to `max_sge` elements.
-    pub fn new(context: UserContext, max_wr: u32, max_sge: u32) -> Result<Self> {
-        if max_sge as usize > MAX_SGE {
-            return Err(EINVAL);
-        }
-        let entry = RECV_HEADER + max_sge as usize * size_of::<super::wqe::RawSge>();
-        let ring = SharedRing::new(max_wr, entry)?;
-        let mapping = context.offer(ring.clone())?;
+    pub fn new(context: Option<UserContext>, max_wr: u32, max_sge: u32) -> Result<Self> {
+        let (ring, mapping) = make_ring(max_wr, max_sge, context)?;
         Ok(Self {
             ring,
             mapping,
@@ -44,9 +59,33 @@ impl RecvQueue {
         })
     }
 
-    /// What the process needs to map the queue.
-    pub fn mapping(&self) -> &Mapping {
-        &self.mapping
+    /// Moves the receives of `old` to this queue, which is empty. `EINVAL` if they do not fit;
+    /// nothing has changed then.
+    pub fn take_over(&mut self, old: &Self) -> Result {
+        let waiting = old.len();
+        if waiting > self.capacity() {
+            return Err(EINVAL);
+        }
+        let mut raw = RawRecv::default();
+        let mut from = old.consumer;
+        for to in 0..waiting {
+            old.ring.read_into(from, &mut raw);
+            self.ring
+                .write(to, kernel::transmute::AsBytes::as_bytes(&raw));
+            from = old.ring.next(from);
+        }
+        self.ring.set_producer(waiting);
+        Ok(())
+    }
+
+    /// The ring, for who fills it in the kernel.
+    pub fn ring(&self) -> &Arc<SharedRing> {
+        &self.ring
+    }
+
+    /// What a process needs to map the queue.
+    pub fn info(&self) -> bindings::mminfo {
+        self.mapping.as_ref().map(Mapping::info).unwrap_or_default()
     }
 
     /// Receives that fit.
@@ -54,17 +93,25 @@ impl RecvQueue {
         self.ring.capacity()
     }
 
+    /// Receives that are posted.
+    pub fn len(&self) -> u32 {
+        self.ring.distance(self.consumer, self.ring.producer())
+    }
+
     /// Elements that a receive may have.
     pub fn max_sge(&self) -> u32 {
         self.max_sge
     }
 
-    /// Takes the next receive out of the ring. Returns whether there was one.
-    pub fn take(&mut self, out: &mut RawRecv) -> bool {
+    /// Takes the next receive out of the ring, if `fits`. Returns whether there was one that did.
+    pub fn take(&mut self, out: &mut RawRecv, fits: impl FnOnce(&RawRecv) -> bool) -> bool {
         if self.ring.producer() == self.consumer {
             return false;
         }
         self.ring.read_into(self.consumer, out);
+        if !fits(out) {
+            return false;
+        }
         self.consumer = self.ring.next(self.consumer);
         self.ring.set_consumer(self.consumer);
         true

@@ -2,25 +2,34 @@
 
 //! The send queue of a queue pair, and what its execution needs at hand.
 
-use super::wqe::{
-    RawRecv,
-    RawSend,
-    RawSge,
-    SendLimits,
-    MAX_SGE,
-    SEND_HEADER, //
-};
-use crate::rdma::{
-    context::{
-        Mapping,
-        UserContext, //
+use super::{
+    request::SendLimits,
+    wqe::{
+        RawRecv,
+        RawSend,
+        RawSge,
+        MAX_SGE,
+        SEND_HEADER, //
     },
-    mr::window::Window,
-    shared_ring::SharedRing, //
+};
+use crate::{
+    bindings,
+    rdma::{
+        context::{
+            Mapping,
+            UserContext, //
+        },
+        mr::window::Window,
+        shared_ring::SharedRing, //
+    },
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
 };
 
 /// Attempts that are left before a request fails.
@@ -37,16 +46,19 @@ pub struct Attempts {
 pub struct Route {
     /// The queue pair.
     pub qp_num: u32,
+    /// The address of its device.
+    pub gid: [u8; 16],
     /// The table of addresses was this old.
     pub generation: u32,
 }
 
-/// Sends that a process has posted.
+/// Sends that have been posted.
 ///
 /// Everything that executing a request needs is allocated here once.
 pub struct SendQueue {
     ring: Arc<SharedRing>,
-    mapping: Mapping,
+    /// Absent if the ring is filled by a user in the kernel.
+    mapping: Option<Mapping>,
     consumer: u32,
     limits: SendLimits,
     /// The request that is being executed.
@@ -59,6 +71,8 @@ pub struct SendQueue {
     pub remote: KVec<Window>,
     /// For the request at the head, once it had to wait.
     pub attempts: Option<Attempts>,
+    /// Until when the request at the head has to wait.
+    pub not_before: Option<Instant<Monotonic>>,
     /// Where the other side was found last.
     pub route: Option<Route>,
 }
@@ -66,7 +80,12 @@ pub struct SendQueue {
 impl SendQueue {
     /// Makes a queue of at least `max_wr` requests, of up to `max_sge` elements or `max_inline`
     /// bytes of inline data.
-    pub fn new(context: UserContext, max_wr: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
+    pub fn new(
+        context: Option<UserContext>,
+        max_wr: u32,
+        max_sge: u32,
+        max_inline: u32,
+    ) -> Result<Self> {
         let sge_bytes = (max_sge as usize)
             .checked_mul(size_of::<RawSge>())
             .ok_or(EINVAL)?;
@@ -76,7 +95,9 @@ impl SendQueue {
         }
         let payload = payload.next_multiple_of(size_of::<RawSge>());
         let ring = SharedRing::new(max_wr, SEND_HEADER + payload)?;
-        let mapping = context.offer(ring.clone())?;
+        let mapping = context
+            .map(|context| context.offer(ring.clone()))
+            .transpose()?;
         Ok(Self {
             ring,
             mapping,
@@ -84,19 +105,26 @@ impl SendQueue {
             limits: SendLimits {
                 max_sge: (payload / size_of::<RawSge>()) as u32,
                 max_inline: payload as u32,
+                from_kernel: context.is_none(),
             },
             wqe: KBox::new(RawSend::default(), GFP_KERNEL_ACCOUNT)?,
             recv: KBox::new(RawRecv::default(), GFP_KERNEL_ACCOUNT)?,
             local: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
             remote: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
             attempts: None,
+            not_before: None,
             route: None,
         })
     }
 
-    /// What the process needs to map the queue.
-    pub fn mapping(&self) -> &Mapping {
-        &self.mapping
+    /// The ring, for who fills it in the kernel.
+    pub fn ring(&self) -> &Arc<SharedRing> {
+        &self.ring
+    }
+
+    /// What a process needs to map the queue.
+    pub fn info(&self) -> bindings::mminfo {
+        self.mapping.as_ref().map(Mapping::info).unwrap_or_default()
     }
 
     /// Requests that fit.
@@ -128,6 +156,7 @@ impl SendQueue {
         self.local.clear();
         self.remote.clear();
         self.attempts = None;
+        self.not_before = None;
         self.consumer = self.ring.next(self.consumer);
         self.ring.set_consumer(self.consumer);
     }
@@ -137,6 +166,7 @@ impl SendQueue {
         self.consumer = self.ring.producer();
         self.ring.set_consumer(self.consumer);
         self.attempts = None;
+        self.not_before = None;
     }
 
     /// Starts anew.
@@ -145,6 +175,7 @@ impl SendQueue {
         self.ring.set_consumer(0);
         self.ring.set_producer(0);
         self.attempts = None;
+        self.not_before = None;
         self.route = None;
     }
 }

@@ -44,12 +44,47 @@ pub enum Done {
     RdmaWrite = bindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
     /// Remote memory was read.
     RdmaRead = bindings::ib_wc_opcode_IB_WC_RDMA_READ,
+    /// Remote memory was compared and changed.
+    CompareSwap = bindings::ib_wc_opcode_IB_WC_COMP_SWAP,
+    /// Remote memory was added to.
+    FetchAdd = bindings::ib_wc_opcode_IB_WC_FETCH_ADD,
+    /// A memory window was bound.
+    BindWindow = bindings::ib_wc_opcode_IB_WC_BIND_MW,
+    /// A memory window or a region was taken back.
+    LocalInvalidate = bindings::ib_wc_opcode_IB_WC_LOCAL_INV,
+    /// A region was registered.
+    Register = bindings::ib_wc_opcode_IB_WC_REG_MR,
+    /// Remote memory was flushed.
+    Flush = bindings::ib_wc_opcode_IB_WC_FLUSH,
+    /// A word of remote memory was written at once.
+    AtomicWrite = bindings::ib_wc_opcode_IB_WC_ATOMIC_WRITE,
     /// A layout was bound: `IBV_WC_DRIVER1` of libibverbs, the twin of `IBV_WR_DRIVER1`.
     Bind = 135,
     /// A message was received.
     Recv = bindings::ib_wc_opcode_IB_WC_RECV,
     /// Memory was written by the other side, which sent a word along.
     RecvRdmaWithImm = bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
+}
+
+/// What comes along with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extra {
+    /// Nothing.
+    None,
+    /// A word, in network order.
+    Imm(u32),
+    /// The key of what the message took back.
+    Invalidate(u32),
+}
+
+/// A network that datagrams come over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Network {
+    /// IP version 4.
+    V4 = bindings::rdma_network_type_RDMA_NETWORK_IPV4,
+    /// IP version 6.
+    V6 = bindings::rdma_network_type_RDMA_NETWORK_IPV6,
 }
 
 /// A completion.
@@ -63,10 +98,14 @@ pub struct Completion {
     pub done: Done,
     /// Bytes that were moved.
     pub byte_len: u32,
-    /// The word that came along, in network order.
-    pub imm: Option<u32>,
+    /// What came along.
+    pub extra: Extra,
+    /// The network whose header is in front of the bytes of a datagram.
+    pub network: Option<Network>,
     /// The queue pair.
     pub qp_num: u32,
+    /// The address of the core's structure of the queue pair, for its owner in the kernel.
+    pub qp_address: usize,
     /// The queue pair on the other side.
     pub src_qp: u32,
     /// Whether the sender wants the receiver to be woken.

@@ -3,7 +3,11 @@
 //! The device as a driver of the core.
 
 use super::{
+    ah::Ah,
+    counters,
     cq::Cq,
+    kernel_queue::MAX_INLINE,
+    multicast,
     port::{
         Port,
         MAX_CQE,
@@ -15,6 +19,8 @@ use super::{
     },
     rq::RecvQueue,
     sq::SendQueue,
+    srq::Srq,
+    transport::Transport,
     wqe::MAX_SGE, //
 };
 use crate::{
@@ -29,18 +35,32 @@ use crate::{
             DeviceRef,
             Driver,
             NewMr,
+            Path,
             PortAttr,
             QpAttr,
             QpCap,
             QpHandle,
             QpInit,
-            Sge, //
+            Rereg,
+            Sge,
+            SrqAttr,
+            SrqHandle,
+            StatDesc,
+            Wc, //
         },
         mr::{
             access::Access,
+            fast::{
+                FastPages,
+                MAX_PAGES, //
+            },
             memory::{
                 Memory,
                 Pinned, //
+            },
+            memory_window::{
+                MemoryWindow,
+                WindowType, //
             },
             methods,
             region::{
@@ -56,10 +76,15 @@ use crate::{
         },
         registration::Link,
         udata::Udata,
-        uverbs::Definitions, //
+        uverbs::Definitions,
+        wr::{
+            RecvWr,
+            SendWr, //
+        }, //
     },
 };
 use kernel::{
+    alloc::Flags,
     c_str,
     prelude::*,
     str::CStr,
@@ -69,9 +94,6 @@ use kernel::{
 
 /// `RXE_UVERBS_ABI_VERSION`: the ABI between the rings here and the stock provider library.
 const RXE_ABI: u32 = 2;
-
-/// The most bytes of inline data.
-const MAX_INLINE: u32 = (MAX_SGE * 16) as u32;
 
 impl Link for Port {
     const TYPE: &'static CStr = c_str!("mrx");
@@ -113,10 +135,14 @@ impl Driver for Port {
     type Pd = Domain;
     type Cq = Cq;
     type Qp = Qp;
+    type Srq = Srq;
+    type Ah = Ah;
     type Region = Region;
+    type Mw = MemoryWindow;
 
     const UVERBS_ABI: u32 = RXE_ABI;
     const UVERBS: &'static Definitions = &methods::DEFINITIONS;
+    const COUNTERS: &'static [StatDesc] = &counters::NAMES;
 
     fn handle(&self) -> &DeviceHandle {
         Port::handle(self)
@@ -147,8 +173,12 @@ impl Driver for Port {
         Ok(())
     }
 
+    fn read_counters(&self, values: &mut [u64]) {
+        self.counters.read(values);
+    }
+
     fn alloc_pd(self: &Arc<Self>) -> Result<Arc<Domain>> {
-        Domain::new(self.regions().clone())
+        Domain::new(self.regions().clone(), self.windows().clone())
     }
 
     fn dealloc_pd(_pd: &Arc<Domain>) {}
@@ -162,7 +192,7 @@ impl Driver for Port {
         if *entries > MAX_CQE {
             return Err(EINVAL);
         }
-        Cq::new(handle, entries, user.ok_or(EOPNOTSUPP)?)
+        Cq::new(handle, entries, user)
     }
 
     fn resize_cq(
@@ -180,6 +210,10 @@ impl Driver for Port {
         cq.request_notify(solicited_only, report_missed)
     }
 
+    fn poll_cq(cq: &Arc<Cq>, out: &mut [Wc]) -> usize {
+        cq.poll(out)
+    }
+
     fn destroy_cq(cq: &Arc<Cq>) {
         cq.close();
     }
@@ -192,50 +226,67 @@ impl Driver for Port {
         cap: &mut QpCap,
         user: Option<(UserContext, Udata<'_>)>,
     ) -> Result<(Arc<Qp>, u32)> {
-        let (context, udata) = user.ok_or(EOPNOTSUPP)?;
-        if init.kind != bindings::ib_qp_type_IB_QPT_RC || init.has_srq || init.create_flags != 0 {
+        let transport = Transport::from_raw(init.kind).ok_or(EOPNOTSUPP)?;
+        if init.create_flags != 0 {
             return Err(EOPNOTSUPP);
         }
+        let has_own_receives = init.srq.is_none();
         if cap.max_send_wr > MAX_WR
-            || cap.max_recv_wr > MAX_WR
             || cap.max_send_sge as usize > MAX_SGE
-            || cap.max_recv_sge as usize > MAX_SGE
-            || cap.max_inline_data > MAX_INLINE
+            || cap.max_inline_data as usize > MAX_INLINE
+            || (has_own_receives && cap.max_recv_wr > MAX_WR)
+            || (has_own_receives && cap.max_recv_sge as usize > MAX_SGE)
+            || (transport == Transport::Management && user.is_some())
         {
             return Err(EINVAL);
         }
+        let context = user.map(|(context, _)| context);
         let send = SendQueue::new(
             context,
             cap.max_send_wr,
             cap.max_send_sge,
             cap.max_inline_data,
         )?;
-        let recv = RecvQueue::new(context, cap.max_recv_wr, cap.max_recv_sge)?;
-        udata.respond(&CreateQpResponse {
-            recv: recv.mapping().info(),
-            send: send.mapping().info(),
-        })?;
+        // A queue pair with a shared queue has one of its own that nobody sees.
+        let recv = match has_own_receives {
+            true => RecvQueue::new(context, cap.max_recv_wr, cap.max_recv_sge)?,
+            false => RecvQueue::new(None, 0, 0)?,
+        };
+        if let Some((_, udata)) = user {
+            udata.respond(&CreateQpResponse {
+                recv: recv.info(),
+                send: send.info(),
+            })?;
+        }
         cap.max_send_wr = send.capacity();
         cap.max_send_sge = send.limits().max_sge;
         cap.max_inline_data = send.limits().max_inline;
-        cap.max_recv_wr = recv.capacity();
+        if has_own_receives {
+            cap.max_recv_wr = recv.capacity();
+        }
 
         let reserved = self.qps().reserve()?;
-        let number = reserved.id();
         let qp = Qp::new(
             handle,
             NewQp {
                 port: self.clone(),
-                number,
+                number: reserved.id(),
+                transport,
                 domain: pd.clone(),
                 signal_all: init.signal_all,
                 send_cq: init.send_cq.clone(),
                 recv_cq: init.recv_cq.clone(),
+                srq: init.srq.cloned(),
                 send,
                 recv,
+                is_kernel: user.is_none(),
             },
         )?;
+        if transport == Transport::Management {
+            self.set_manager(&qp)?;
+        }
         reserved.fill(qp.clone());
+        let number = qp.wire_number();
         Ok((qp, number))
     }
 
@@ -261,6 +312,74 @@ impl Driver for Port {
         qp.doorbell()
     }
 
+    fn post_send(qp: &Arc<Qp>, wr: &SendWr<'_>) -> Result {
+        qp.post_send(wr)
+    }
+
+    fn post_recv(qp: &Arc<Qp>, wr: &RecvWr<'_>) -> Result {
+        qp.post_recv(wr)
+    }
+
+    fn attach_mcast(qp: &Arc<Qp>, gid: &[u8; 16]) -> Result {
+        multicast::attach(qp, gid)
+    }
+
+    fn detach_mcast(qp: &Arc<Qp>, gid: &[u8; 16]) -> Result {
+        multicast::detach(qp, gid)
+    }
+
+    fn create_srq(
+        self: &Arc<Self>,
+        handle: impl PinInit<SrqHandle>,
+        attr: &mut SrqAttr,
+        user: Option<(UserContext, Udata<'_>)>,
+    ) -> Result<Arc<Srq>> {
+        Srq::new(handle, attr, user)
+    }
+
+    fn modify_srq(
+        srq: &Arc<Srq>,
+        attr: &SrqAttr,
+        mask: u32,
+        user: Option<(UserContext, Udata<'_>)>,
+    ) -> Result {
+        srq.modify(attr, mask, user)
+    }
+
+    fn query_srq(srq: &Arc<Srq>, attr: &mut SrqAttr) {
+        srq.query(attr);
+    }
+
+    fn destroy_srq(srq: &Arc<Srq>) {
+        srq.close();
+    }
+
+    fn post_srq_recv(srq: &Arc<Srq>, wr: &RecvWr<'_>) -> Result {
+        srq.post(wr)
+    }
+
+    fn create_ah(
+        self: &Arc<Self>,
+        pd: &Arc<Domain>,
+        path: &Path,
+        flags: Flags,
+        udata: Option<Udata<'_>>,
+    ) -> Result<Arc<Ah>> {
+        Ah::new(self.ahs(), pd, path, flags, udata)
+    }
+
+    fn modify_ah(ah: &Arc<Ah>, path: &Path) {
+        ah.set_path(path);
+    }
+
+    fn query_ah(ah: &Arc<Ah>) -> Path {
+        ah.path()
+    }
+
+    fn destroy_ah(ah: &Arc<Ah>) {
+        ah.destroy();
+    }
+
     fn reg_user_mr(
         self: &Arc<Self>,
         device: DeviceRef<'_>,
@@ -274,18 +393,7 @@ impl Driver for Port {
         if !Access::SUPPORTED.includes(rights) {
             return Err(EOPNOTSUPP);
         }
-        let memory = if length == 0 {
-            Memory::None
-        } else if rights.includes(Access::ON_DEMAND) {
-            iova.checked_add(length - 1).ok_or(EINVAL)?;
-            Memory::Paged(OnDemand::new(start, length, rights.writes())?)
-        } else {
-            let addr = usize::try_from(start).map_err(|_| EFAULT)?;
-            let len = usize::try_from(length).map_err(|_| EINVAL)?;
-            // Addresses of the region must not wrap around either.
-            iova.checked_add(length - 1).ok_or(EINVAL)?;
-            Memory::Pinned(Pinned::new(device.pin_user_memory(addr, len, access)?)?)
-        };
+        let memory = pin(device, start, length, iova, access)?;
         let region = pd.add_region(NewRegion {
             access: rights,
             iova,
@@ -321,12 +429,70 @@ impl Driver for Port {
         Ok(new_mr(region, iova, length))
     }
 
+    fn rereg_user_mr(
+        self: &Arc<Self>,
+        device: DeviceRef<'_>,
+        region: &Arc<Region>,
+        changes: &Rereg<'_, Self>,
+    ) -> Result<NewMr<Region>> {
+        let access = changes.access.map_or(region.access(), Access::from_bits);
+        if !Access::SUPPORTED.includes(access) {
+            return Err(EOPNOTSUPP);
+        }
+        let domain = changes.pd.unwrap_or(region.domain());
+        let (iova, length, new_memory) = match changes.memory {
+            Some((start, length, iova)) => {
+                let memory = pin(device, start, length, iova, access.bits())?;
+                (iova, length, Some(memory))
+            }
+            None => (region.iova(), region.own_length(), None),
+        };
+        // From here on the old region is gone, as a failed re-registration may leave it.
+        let keeps_memory = new_memory.is_none();
+        let old = region.replace(|memory| match keeps_memory {
+            true => memory.allows(access),
+            false => Ok(()),
+        })?;
+        let region = domain.add_region(NewRegion {
+            access,
+            iova,
+            length,
+            memory: new_memory.unwrap_or(old),
+            max_descriptors: crate::rdma::mr::create::MAX_DESCRIPTORS,
+        })?;
+        Ok(new_mr(region, iova, length))
+    }
+
+    fn get_dma_mr(self: &Arc<Self>, pd: &Arc<Domain>, access: u32) -> Result<NewMr<Region>> {
+        let region = pd.add_region(NewRegion {
+            access: Access::from_bits(access),
+            iova: 0,
+            length: u64::MAX,
+            memory: Memory::Kernel,
+            max_descriptors: 0,
+        })?;
+        Ok(new_mr(region, 0, 0))
+    }
+
+    fn start_mapping(region: &Arc<Region>, page_size: u64) -> Result {
+        region.start_mapping(page_size)
+    }
+
+    fn map_page(region: &Arc<Region>, addr: u64) -> Result {
+        region.map_page(addr)
+    }
+
     fn alloc_mr(self: &Arc<Self>, pd: &Arc<Domain>, max_descriptors: u32) -> Result<NewMr<Region>> {
+        let memory = match max_descriptors {
+            0..=MAX_PAGES => Memory::Fast(FastPages::new(max_descriptors)?),
+            // More than a list of pages may have: to be filled by a layout.
+            _ => Memory::None,
+        };
         let region = pd.add_region(NewRegion {
             access: Access::ZERO_BASED,
             iova: 0,
             length: 0,
-            memory: Memory::None,
+            memory,
             max_descriptors,
         })?;
         Ok(new_mr(region, 0, 0))
@@ -346,4 +512,40 @@ impl Driver for Port {
             None => Ok(()),
         }
     }
+
+    fn alloc_mw(
+        self: &Arc<Self>,
+        pd: &Arc<Domain>,
+        is_type_2: bool,
+    ) -> Result<(Arc<MemoryWindow>, u32)> {
+        let window = pd.add_memory_window(match is_type_2 {
+            true => WindowType::Two,
+            false => WindowType::One,
+        })?;
+        let key = window.key().raw();
+        Ok((window, key))
+    }
+
+    fn dealloc_mw(window: &Arc<MemoryWindow>) {
+        window.dealloc();
+    }
+}
+
+/// The `length` bytes at `start` of the current process, for a region that starts at `iova`: pinned,
+/// or to be found when they are needed if `access` says so.
+fn pin(device: DeviceRef<'_>, start: u64, length: u64, iova: u64, access: u32) -> Result<Memory> {
+    if length == 0 {
+        return Ok(Memory::None);
+    }
+    if Access::from_bits(access).includes(Access::ON_DEMAND) {
+        iova.checked_add(length - 1).ok_or(EINVAL)?;
+        let writes = Access::from_bits(access).writes();
+        return Ok(Memory::Paged(OnDemand::new(start, length, writes)?));
+    }
+    let addr = usize::try_from(start).map_err(|_| EFAULT)?;
+    let len = usize::try_from(length).map_err(|_| EINVAL)?;
+    // Addresses of the region must not wrap around either.
+    iova.checked_add(length - 1).ok_or(EINVAL)?;
+    let umem = device.pin_user_memory(addr, len, access)?;
+    Ok(Memory::Pinned(Pinned::new(umem)?))
 }

@@ -1,15 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests: as they stand in the rings of a process, and as they are understood.
+//! Work requests as they stand in rings.
 //!
 //! C header: [`include/uapi/rdma/rdma_user_rxe.h`](srctree/include/uapi/rdma/rdma_user_rxe.h)
 //!
 //! A raw request is copied out of its ring once; everything is decided on the copy.
 
-use super::status::Status;
+use super::{
+    request::{
+        AtomicOperation,
+        Destination,
+        Local,
+        Operation,
+        Remote,
+        SendLimits,
+        SendRequest,
+        Sge, //
+    },
+    status::{
+        Extra,
+        Status, //
+    },
+};
 use crate::{
     bindings,
-    rdma::mr::key::Key, //
+    rdma::{
+        driver::Path,
+        mr::{
+            access::Access,
+            fast::Registration,
+            key::Key,
+            memory_window::BindRequest, //
+        }, //
+    },
 };
 use core::mem::offset_of;
 use kernel::transmute::{
@@ -121,17 +144,6 @@ impl Default for RawRecv {
     }
 }
 
-/// A scatter/gather element.
-#[derive(Clone, Copy)]
-pub struct Sge {
-    /// The first byte, in the region's addressing.
-    pub addr: u64,
-    /// Bytes.
-    pub length: u32,
-    /// The region.
-    pub key: Key,
-}
-
 impl From<&RawSge> for Sge {
     fn from(raw: &RawSge) -> Self {
         Self {
@@ -142,78 +154,25 @@ impl From<&RawSge> for Sge {
     }
 }
 
-/// Where the other side's bytes are.
-#[derive(Clone, Copy)]
-pub struct Remote {
-    /// The first byte, in the region's addressing.
-    pub addr: u64,
-    /// The region.
-    pub key: Key,
-}
-
-/// What a send work request asks for.
-#[derive(Clone, Copy)]
-pub enum Operation {
-    /// A message into the next receive of the other side.
-    Send {
-        /// A word along with it, in network order.
-        imm: Option<u32>,
-    },
-    /// Bytes into the other side's memory.
-    Write {
-        /// Where to.
-        remote: Remote,
-        /// A word for the next receive of the other side.
-        imm: Option<u32>,
-    },
-    /// The layout that waits on a region is to stand from now on.
-    Bind {
-        /// The region.
-        key: Key,
-    },
-    /// Bytes out of the other side's memory.
-    Read {
-        /// Where from.
-        remote: Remote,
-    },
-}
-
 /// `IBV_WR_DRIVER1` of libibverbs, which `mrx.h` names `IBV_WR_BIND_MR`.
 const DRIVER1: u32 = 11;
+/// What `IB_WR_RDMA_READ_WITH_INV`, which users in the kernel can post, is in rings: its value
+/// there is that of [`DRIVER1`].
+const READ_WITH_INVALIDATE: u32 = 0x100;
 
-/// Where the local bytes are.
-#[derive(Clone, Copy)]
-pub enum Local<'a> {
-    /// In regions.
-    Elements(&'a [RawSge]),
-    /// In the ring itself, as many bytes.
-    Inline(usize),
+/// How a user in the kernel names `opcode`, as rings do.
+pub fn opcode_from_kernel(opcode: u32) -> u32 {
+    match opcode {
+        bindings::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => READ_WITH_INVALIDATE,
+        bindings::ib_wr_opcode_IB_WR_RESERVED1 => DRIVER1,
+        other => other,
+    }
 }
 
-/// A send work request that has been understood.
-pub struct SendRequest<'a> {
-    /// What the poster calls it.
-    pub wr_id: u64,
-    /// Whether it completes visibly when it succeeds.
-    pub signalled: bool,
-    /// Whether the receiver is to be woken.
-    pub solicited: bool,
-    /// What to do; or why that makes no sense.
-    pub operation: Result<Operation, Status>,
-    /// The local side.
-    pub local: Local<'a>,
-    /// Bytes of the message.
-    pub length: u64,
-}
-
-/// What the queue allows in a request.
-#[derive(Clone, Copy)]
-pub struct SendLimits {
-    /// Elements.
-    pub max_sge: u32,
-    /// Bytes of inline data.
-    pub max_inline: u32,
-}
+/// A flag of [`RawSend`]'s `args`: `IB_FLUSH_PERSISTENT`.
+const FLUSH_PERSISTENT: u32 = 1 << 1;
+/// `IB_FLUSH_MR`: the level of a flush that is about the whole region.
+const FLUSH_REGION: u32 = 1;
 
 impl RawSend {
     /// What the poster calls it.
@@ -225,15 +184,103 @@ impl RawSend {
         // `struct { u64 remote_addr; u32 rkey; u32 reserved; } rdma`
         let [low, high, rkey, ..] = self.args;
         Remote {
-            addr: u64::from(low) | u64::from(high) << 32,
+            addr: word(low, high),
             key: Key::from_raw(rkey),
         }
     }
 
-    fn operation(&self) -> Result<Operation, Status> {
+    fn atomic(&self, is_compare: bool) -> Operation {
+        // `struct { u64 remote_addr; u64 compare_add; u64 swap; u32 rkey; u32 reserved; } atomic`
+        let [a0, a1, c0, c1, s0, s1, rkey, ..] = self.args;
+        let compare_add = word(c0, c1);
+        Operation::Atomic {
+            remote: Remote {
+                addr: word(a0, a1),
+                key: Key::from_raw(rkey),
+            },
+            operation: if is_compare {
+                AtomicOperation::CompareAndSwap {
+                    compare: compare_add,
+                    swap: word(s0, s1),
+                }
+            } else {
+                AtomicOperation::FetchAndAdd { add: compare_add }
+            },
+        }
+    }
+
+    fn flush(&self) -> Operation {
+        // `struct { u64 remote_addr; u32 length; u32 rkey; u8 type; u8 level; } flush`
+        let [a0, a1, length, rkey, how, ..] = self.args;
+        Operation::Flush {
+            remote: Remote {
+                addr: word(a0, a1),
+                key: Key::from_raw(rkey),
+            },
+            length: (how >> 8 & 0xff != FLUSH_REGION).then_some(length),
+            persistent: how & FLUSH_PERSISTENT != 0,
+        }
+    }
+
+    fn bind_window(&self) -> Operation {
+        // `struct { u64 addr; u64 length; u32 mr_lkey; u32 mw_rkey; u32 rkey; u32 access; } mw`
+        let [a0, a1, l0, l1, mr_lkey, mw_rkey, rkey, access, ..] = self.args;
+        Operation::BindWindow(BindRequest {
+            window: Key::from_raw(mw_rkey),
+            key: Key::from_raw(rkey),
+            region: Key::from_raw(mr_lkey),
+            addr: word(a0, a1),
+            length: word(l0, l1),
+            access: Access::from_bits(access),
+        })
+    }
+
+    fn register(&self) -> Operation {
+        // As `set_registration` writes it.
+        let [a0, a1, l0, l1, key, access, ..] = self.args;
+        Operation::Register(Registration {
+            key: Key::from_raw(key),
+            access: Access::from_bits(access),
+            iova: word(a0, a1),
+            length: word(l0, l1),
+        })
+    }
+
+    /// Where the request goes, on a queue pair of datagrams.
+    pub fn destination(&self) -> Destination {
+        // `struct { u32 remote_qpn, remote_qkey; u16 pkey_index, reserved; u32 ah_num, pad[4];
+        // struct rxe_av av; } ud`; `av` begins with a port, a network and a hardware address.
+        let [qp_num, qkey, _, ah_num, _, _, _, _, _, _, d0, d1, d2, d3, flow, bytes, ..] =
+            self.args;
+        let mut dgid = [0; 16];
+        for (to, from) in dgid.chunks_exact_mut(4).zip([d0, d1, d2, d3]) {
+            to.copy_from_slice(&from.to_ne_bytes());
+        }
+        let [sgid_index, hop_limit, traffic_class, _] = bytes.to_ne_bytes();
+        Destination {
+            qp_num,
+            qkey,
+            ah_num,
+            path: Path {
+                dgid,
+                sgid_index,
+                flow_label: flow,
+                hop_limit,
+                traffic_class,
+                sl: 0,
+            },
+        }
+    }
+
+    fn operation(&self, limits: SendLimits) -> Result<Operation, Status> {
         Ok(match self.opcode {
-            bindings::ib_wr_opcode_IB_WR_SEND => Operation::Send { imm: None },
-            bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Operation::Send { imm: Some(self.ex) },
+            bindings::ib_wr_opcode_IB_WR_SEND => Operation::Send { extra: Extra::None },
+            bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Operation::Send {
+                extra: Extra::Imm(self.ex),
+            },
+            bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => Operation::Send {
+                extra: Extra::Invalidate(self.ex),
+            },
             bindings::ib_wr_opcode_IB_WR_RDMA_WRITE => Operation::Write {
                 remote: self.remote(),
                 imm: None,
@@ -242,9 +289,25 @@ impl RawSend {
                 remote: self.remote(),
                 imm: Some(self.ex),
             },
-            bindings::ib_wr_opcode_IB_WR_RDMA_READ => Operation::Read {
+            bindings::ib_wr_opcode_IB_WR_ATOMIC_WRITE => Operation::AtomicWrite {
                 remote: self.remote(),
             },
+            bindings::ib_wr_opcode_IB_WR_RDMA_READ => Operation::Read {
+                remote: self.remote(),
+                invalidate: None,
+            },
+            READ_WITH_INVALIDATE if limits.from_kernel => Operation::Read {
+                remote: self.remote(),
+                invalidate: Some(Key::from_raw(self.ex)),
+            },
+            bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => self.atomic(true),
+            bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => self.atomic(false),
+            bindings::ib_wr_opcode_IB_WR_FLUSH => self.flush(),
+            bindings::ib_wr_opcode_IB_WR_BIND_MW => self.bind_window(),
+            bindings::ib_wr_opcode_IB_WR_LOCAL_INV => Operation::Invalidate {
+                key: Key::from_raw(self.ex),
+            },
+            bindings::ib_wr_opcode_IB_WR_REG_MR if limits.from_kernel => self.register(),
             DRIVER1 => Operation::Bind {
                 // The first element names the region; its address and length mean nothing.
                 key: Key::from_raw(self.sges.first().map_or(0, |sge| sge.lkey)),
@@ -256,14 +319,23 @@ impl RawSend {
     /// Understands the request, within the limits of its queue.
     pub fn understand(&self, limits: SendLimits) -> SendRequest<'_> {
         let has = |flag: bindings::ib_send_flags| self.send_flags & flag as u32 != 0;
-        let mut operation = self.operation();
+        let mut operation = self.operation(limits);
+        let (inline_possible, inline_always, local_only) = match operation {
+            Ok(Operation::Send { .. } | Operation::Write { .. }) => (true, false, false),
+            // The provider library leaves the word where inline data is, without a flag.
+            Ok(Operation::AtomicWrite { .. }) => (true, !limits.from_kernel, false),
+            Ok(Operation::Read { .. } | Operation::Atomic { .. }) => (false, false, false),
+            _ => (false, false, true),
+        };
         let mut refuse = |status| {
             if operation.is_ok() {
                 operation = Err(status);
             }
         };
-        let (local, length) = if has(bindings::ib_send_flags_IB_SEND_INLINE) {
-            if matches!(self.opcode, bindings::ib_wr_opcode_IB_WR_RDMA_READ) {
+        let (local, length) = if local_only {
+            (Local::Elements(&[]), 0)
+        } else if has(bindings::ib_send_flags_IB_SEND_INLINE) || inline_always {
+            if !inline_possible {
                 refuse(Status::LocalQpOperation);
             }
             if self.dma.length > limits.max_inline {
@@ -293,7 +365,142 @@ impl RawSend {
     }
 }
 
+/// How a user in the kernel writes requests into a ring.
+impl RawSend {
+    /// A request without elements and arguments. `opcode` is as rings have it.
+    pub fn new(wr_id: u64, opcode: u32, send_flags: u32, ex: u32) -> Self {
+        Self {
+            wr_id,
+            opcode,
+            send_flags,
+            ex,
+            ..Self::default()
+        }
+    }
+
+    fn set_args<const N: usize>(&mut self, args: [u32; N]) {
+        for (to, from) in self.args.iter_mut().zip(args) {
+            *to = from;
+        }
+    }
+
+    /// See [`RawSend::remote`].
+    pub fn set_remote(&mut self, addr: u64, rkey: u32) {
+        self.set_args([low(addr), high(addr), rkey]);
+    }
+
+    /// See [`RawSend::atomic`].
+    pub fn set_atomic(&mut self, addr: u64, rkey: u32, compare_add: u64, swap: u64) {
+        self.set_args([
+            low(addr),
+            high(addr),
+            low(compare_add),
+            high(compare_add),
+            low(swap),
+            high(swap),
+            rkey,
+        ]);
+    }
+
+    /// See [`RawSend::register`].
+    pub fn set_registration(&mut self, wanted: &Registration) {
+        self.set_args([
+            low(wanted.iova),
+            high(wanted.iova),
+            low(wanted.length),
+            high(wanted.length),
+            wanted.key.raw(),
+            wanted.access.bits(),
+        ]);
+    }
+
+    /// See [`RawSend::destination`].
+    pub fn set_destination(&mut self, to: &Destination) {
+        let path = &to.path;
+        let mut args = [0; 16];
+        let [qp_num, qkey, _, ah_num, _, _, _, _, _, _, gid @ .., flow, bytes] = &mut args;
+        *qp_num = to.qp_num;
+        *qkey = to.qkey;
+        *ah_num = to.ah_num;
+        for (to, from) in gid.iter_mut().zip(path.dgid.chunks_exact(4)) {
+            let mut word = [0; 4];
+            word.copy_from_slice(from);
+            *to = u32::from_ne_bytes(word);
+        }
+        *flow = path.flow_label;
+        *bytes = u32::from_ne_bytes([path.sgid_index, path.hop_limit, path.traffic_class, 0]);
+        self.set_args(args);
+    }
+
+    /// Adds elements; `EINVAL` if there are more than a request can have.
+    pub fn set_elements(&mut self, from: &[bindings::ib_sge]) -> kernel::error::Result {
+        set_elements(&mut self.sges, &mut self.dma, from)
+    }
+
+    /// Says how much inline data there is.
+    pub fn set_inline(&mut self, length: u32) {
+        self.dma.length = length;
+    }
+
+    /// Bytes of the request in a ring.
+    pub fn bytes(&self) -> &[u8] {
+        used(self.as_bytes(), SEND_HEADER, self.dma.num_sge)
+    }
+}
+
+/// The part of a request that is written to a ring.
+fn used(all: &[u8], header: usize, num_sge: u32) -> &[u8] {
+    let end = header + num_sge as usize * size_of::<RawSge>();
+    all.get(..end).unwrap_or(all)
+}
+
+fn set_elements(
+    sges: &mut [RawSge; MAX_SGE],
+    dma: &mut RawDma,
+    from: &[bindings::ib_sge],
+) -> kernel::error::Result {
+    if from.len() > MAX_SGE {
+        return Err(kernel::error::code::EINVAL);
+    }
+    for (to, from) in sges.iter_mut().zip(from) {
+        *to = RawSge {
+            addr: from.addr,
+            length: from.length,
+            lkey: from.lkey,
+        };
+    }
+    dma.num_sge = from.len() as u32;
+    Ok(())
+}
+
+const fn word(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+const fn low(word: u64) -> u32 {
+    word as u32
+}
+
+const fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
 impl RawRecv {
+    /// A receive of a user in the kernel; `EINVAL` if it has more elements than one can have.
+    pub fn new(wr_id: u64, from: &[bindings::ib_sge]) -> kernel::error::Result<Self> {
+        let mut raw = Self {
+            wr_id,
+            ..Self::default()
+        };
+        set_elements(&mut raw.sges, &mut raw.dma, from)?;
+        Ok(raw)
+    }
+
+    /// Bytes of the receive in a ring.
+    pub fn bytes(&self) -> &[u8] {
+        used(self.as_bytes(), RECV_HEADER, self.dma.num_sge)
+    }
+
     /// What the poster calls it.
     pub fn wr_id(&self) -> u64 {
         self.wr_id

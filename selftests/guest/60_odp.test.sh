@@ -45,9 +45,14 @@ status=$?
 
 # A device goes away although a request on it waits for a page for ever.
 if [ -n "$made" ]; then
-	"$program" stuck &
-	sleep 1
-	if timeout 20 rdma link delete rxe_mrx0; then
+	waits=$(mktemp)
+	"$program" stuck >"$waits" &
+	for _ in {1..300}; do
+		! grep -q waits "$waits" || break
+		sleep 0.1
+	done
+	sleep 0.5
+	if grep -q waits "$waits" && kill -0 $! && timeout 20 rdma link delete rxe_mrx0; then
 		echo "# the device could be deleted while a request waited"
 	else
 		echo "not ok - a device can be deleted while a request waits for a page"
@@ -55,5 +60,6 @@ if [ -n "$made" ]; then
 	fi
 	kill -KILL $! 2>/dev/null
 	wait $! 2>/dev/null
+	rm -f "$waits"
 fi
 exit $status

@@ -3,15 +3,17 @@
 #include "odp_test.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void capabilities(struct pair *pair)
 {
 	struct ibv_device_attr_ex attr = { 0 };
 	uint32_t rc = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
-		      IBV_ODP_SUPPORT_READ;
+		      IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
 
 	(void)pair;
 	CHECK_EQ(ibv_query_device_ex(context, NULL, &attr), 0);
@@ -146,6 +148,134 @@ static void refused(struct pair *pair)
 	munmap(a, MB);
 }
 
+/* Words that are not there yet, of a region that is written to by both sides. */
+static void atomics(struct pair *pair)
+{
+	uint64_t *a = map(MB), *b = map(MB);
+	struct ibv_mr *ma = reg(pair, a, MB, LOCAL | ODP);
+	struct ibv_mr *mb = reg(pair, b, MB, REMOTE | IBV_ACCESS_REMOTE_ATOMIC | ODP);
+
+	CHECK(ma && mb);
+	for (int i = 0; i < 8; i++) {
+		struct ibv_sge sge = { .addr = (uintptr_t)&a[i * 512], .length = 8, .lkey = ma->lkey };
+		struct ibv_send_wr *bad, wr = {
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = i % 2 ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.atomic = {
+				.remote_addr = (uintptr_t)&b[i / 2 * 1024 + 1],
+				.rkey = mb->rkey,
+				.compare_add = 40,
+				.swap = 2,
+			},
+		};
+
+		CHECK_EQ(ibv_post_send(pair->near, &wr, &bad), 0);
+		CHECK_EQ(wait_near(pair), IBV_WC_SUCCESS);
+		CHECK_EQ(a[i * 512], i % 2 ? 40 : 0);
+		CHECK_EQ(b[i / 2 * 1024 + 1], i % 2 ? 2 : 40);
+	}
+	munmap(b, PAGE);
+	CHECK_EQ(put(pair, ma, a, mb, b, 8), IBV_WC_REM_ACCESS_ERR);
+	ibv_dereg_mr(ma);
+	ibv_dereg_mr(mb);
+	munmap(a, MB);
+	munmap(b, MB);
+}
+
+/* A request that nobody was ready for is executed later, by no process. */
+static void faults_of_nobody(struct pair *pair)
+{
+	char *a = map(MB), *b = map(MB);
+	struct ibv_mr *ma = reg(pair, a, MB, LOCAL | ODP), *mb = reg(pair, b, MB, LOCAL | ODP);
+	struct ibv_sge from, to;
+	struct ibv_send_wr *bad, wr = { .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_recv_wr *bad_recv, recv = { .sg_list = &to, .num_sge = 1 };
+	long faults = counter("page_faults");
+
+	CHECK(ma && mb);
+	from = (struct ibv_sge){ (uintptr_t)a, MB, ma->lkey };
+	to = (struct ibv_sge){ (uintptr_t)b, MB, mb->lkey };
+	CHECK_EQ(ibv_post_send(pair->near, &wr, &bad), 0);
+	fill(a, MB, 20);
+	CHECK_EQ(ibv_post_recv(pair->far, &recv, &bad_recv), 0);
+	CHECK_EQ(wait_near(pair), IBV_WC_SUCCESS);
+	CHECK(is_filled(b, MB, 20));
+	CHECK_EQ(counter("page_faults"), faults + 2 * MB / PAGE);
+	ibv_dereg_mr(ma);
+	ibv_dereg_mr(mb);
+	munmap(a, MB);
+	munmap(b, MB);
+}
+
+/* What two processes tell each other. */
+struct meeting {
+	volatile uint32_t parent_qp, child_qp, rkey, step;
+	volatile uint64_t addr;
+};
+
+static bool reaches(struct meeting *meeting, uint32_t step)
+{
+	for (int i = 0; i < 5000 && meeting->step < step; i++)
+		usleep(1000);
+	return meeting->step >= step;
+}
+
+static void other_process(struct meeting *meeting)
+{
+	struct pair *pair;
+	char *b = map(4 * MB);
+	struct ibv_mr *mb;
+
+	context = open_device();
+	pair = pair_new();
+	mb = reg(pair, b, 4 * MB, REMOTE | ODP);
+	meeting->rkey = mb->rkey;
+	meeting->addr = (uintptr_t)b;
+	meeting->child_qp = pair->far->qp_num;
+	meeting->step = 1;
+	if (!reaches(meeting, 2) || pair_connect_far(pair, meeting->parent_qp))
+		_exit(1);
+	meeting->step = 3;
+	if (!reaches(meeting, 4) || !is_filled(b, 4 * MB, 21))
+		_exit(2);
+	fill(b, 4 * MB, 22);
+	meeting->step = 5;
+	pause();
+}
+
+static void between_processes(struct pair *pair)
+{
+	struct meeting *meeting = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char *a = map(4 * MB);
+	struct ibv_mr *ma = reg(pair, a, 4 * MB, LOCAL | ODP);
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		other_process(meeting);
+	CHECK(ma && pid > 0 && reaches(meeting, 1));
+	CHECK_EQ(pair_connect_near(pair, meeting->child_qp), 0);
+	meeting->parent_qp = pair->near->qp_num;
+	meeting->step = 2;
+	CHECK(reaches(meeting, 3));
+	fill(a, 4 * MB, 21);
+	CHECK_EQ(rdma(pair, IBV_WR_RDMA_WRITE, ma->lkey, a, meeting->rkey, meeting->addr, 4 * MB),
+		 IBV_WC_SUCCESS);
+	meeting->step = 4;
+	CHECK(reaches(meeting, 5));
+	CHECK_EQ(rdma(pair, IBV_WR_RDMA_READ, ma->lkey, a, meeting->rkey, meeting->addr, 4 * MB),
+		 IBV_WC_SUCCESS);
+	CHECK(is_filled(a, 4 * MB, 22));
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	CHECK(WIFSIGNALED(status));
+	ibv_dereg_mr(ma);
+	munmap(a, 4 * MB);
+}
+
 static void secret_memory(struct pair *pair)
 {
 	int fd = syscall(447 /* memfd_secret */, 0);
@@ -217,5 +347,8 @@ void paging_tests(void)
 	run_test("a hole gives an access error", holes);
 	run_test("ranges outside of the address space are refused", refused);
 	run_test("memory that the kernel must not see gives an access error", secret_memory);
+	run_test("atomic operations on words that are not there yet", atomics);
+	run_test("faults of requests that no process executes", faults_of_nobody);
+	run_test("transfers into another process's paged memory", between_processes);
 	run_test("shared and private mappings of a file", of_files);
 }

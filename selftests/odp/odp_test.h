@@ -35,6 +35,10 @@ void pair_free(struct pair *pair);
 /* Makes a pair usable again after a request has broken it. */
 void pair_reset(struct pair *pair);
 
+/* Connects one side to a queue pair of another process instead. */
+int pair_connect_near(struct pair *pair, uint32_t number);
+int pair_connect_far(struct pair *pair, uint32_t number);
+
 /* Each waits for its completion and gives its status. */
 int rdma(struct pair *pair, enum ibv_wr_opcode opcode, uint32_t lkey, const void *addr,
 	 uint32_t rkey, uint64_t remote, size_t len);

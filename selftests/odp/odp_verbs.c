@@ -122,6 +122,23 @@ void pair_reset(struct pair *pair)
 	}
 }
 
+static int connect_again(struct ibv_qp *qp, uint32_t number, uint32_t psn, uint32_t dest_psn)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE) || connect_qp(qp, number, psn, dest_psn);
+}
+
+int pair_connect_near(struct pair *pair, uint32_t number)
+{
+	return connect_again(pair->near, number, NEAR_PSN, FAR_PSN);
+}
+
+int pair_connect_far(struct pair *pair, uint32_t number)
+{
+	return connect_again(pair->far, number, FAR_PSN, NEAR_PSN);
+}
+
 void pair_free(struct pair *pair)
 {
 	ibv_destroy_qp(pair->near);

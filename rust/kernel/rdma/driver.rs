@@ -8,7 +8,11 @@ use super::{
     context::UserContext,
     object::Handle,
     udata::Udata,
-    umem::Umem, //
+    umem::Umem,
+    wr::{
+        RecvWr,
+        SendWr, //
+    }, //
 };
 use crate::bindings;
 use core::{
@@ -27,7 +31,9 @@ pub use crate::bindings::{
     ib_port_attr as PortAttr,
     ib_qp_attr as QpAttr,
     ib_qp_cap as QpCap,
-    ib_sge as Sge, //
+    ib_sge as Sge,
+    ib_srq_attr as SrqAttr,
+    ib_wc as Wc, //
 };
 
 /// A registered device, for the duration of a verbs call.
@@ -72,8 +78,8 @@ pub struct QpInit<'a, D: Driver> {
     pub send_cq: &'a Arc<D::Cq>,
     /// Where completions of the receive queue go.
     pub recv_cq: &'a Arc<D::Cq>,
-    /// Whether a shared receive queue was asked for.
-    pub has_srq: bool,
+    /// The shared receive queue, if it is to take its receives from one.
+    pub srq: Option<&'a Arc<D::Srq>>,
     /// Whether every send work request completes, signalled or not.
     pub signal_all: bool,
     /// `IB_QP_CREATE_*`.
@@ -96,6 +102,8 @@ pub struct NewMr<R> {
 pub type CqHandle = Handle<bindings::ib_cq>;
 /// The way back to a queue pair.
 pub type QpHandle = Handle<bindings::ib_qp>;
+/// The way back to a shared receive queue.
+pub type SrqHandle = Handle<bindings::ib_srq>;
 /// The way back to a device.
 pub type DeviceHandle = Handle<bindings::ib_device>;
 
@@ -109,8 +117,14 @@ pub trait Driver: Send + Sync + Sized + 'static {
     type Cq: Send + Sync;
     /// State of a queue pair.
     type Qp: Send + Sync;
+    /// State of a shared receive queue.
+    type Srq: Send + Sync;
+    /// State of an address handle.
+    type Ah: Send + Sync;
     /// State of a memory region.
     type Region: Send + Sync;
+    /// State of a memory window.
+    type Mw: Send + Sync;
 
     /// Version of the ABI between the device and its provider library.
     const UVERBS_ABI: u32;
@@ -118,6 +132,9 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The methods that the driver adds to the uverbs tree: null, or a list that an entry of kind
     /// `UAPI_DEF_END` closes.
     const UVERBS: &'static super::uverbs::Definitions;
+
+    /// The counters of the port.
+    const COUNTERS: &'static [StatDesc];
 
     /// The device is about to be registered or is already.
     fn handle(&self) -> &DeviceHandle;
@@ -135,6 +152,9 @@ pub trait Driver: Send + Sync + Sized + 'static {
     fn query_device(&self, attr: &mut DeviceAttr);
     /// Fills the attributes of the only port.
     fn query_port(&self, attr: &mut PortAttr) -> Result;
+
+    /// Reads the counters, in the order of [`Driver::COUNTERS`].
+    fn read_counters(&self, values: &mut [u64]);
 
     /// Makes a protection domain.
     fn alloc_pd(self: &Arc<Self>) -> Result<Arc<Self::Pd>>;
@@ -157,6 +177,9 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Asks for an event at the next completion. Returns whether completions are already waiting.
     /// May be called in atomic context.
     fn request_notify(cq: &Arc<Self::Cq>, solicited_only: bool, report_missed: bool) -> bool;
+    /// Takes completions off a queue of a user in the kernel; returns how many. May be called in
+    /// atomic context.
+    fn poll_cq(cq: &Arc<Self::Cq>, out: &mut [Wc]) -> usize;
     /// Ends a completion queue.
     fn destroy_cq(cq: &Arc<Self::Cq>);
 
@@ -177,8 +200,55 @@ pub trait Driver: Send + Sync + Sized + 'static {
     fn qp_signals_all(qp: &Arc<Self::Qp>) -> bool;
     /// Ends a queue pair.
     fn destroy_qp(qp: &Arc<Self::Qp>);
-    /// The process has put work requests into its send ring.
+    /// There are work requests in the send ring: a process has put them there, or
+    /// [`Driver::post_send`], in which case this may be called in atomic context.
     fn ring_doorbell(qp: &Arc<Self::Qp>) -> Result;
+    /// Puts a work request of a user in the kernel into the send ring. May be called in atomic
+    /// context. `ENOMEM` if the ring is full, `EINVAL` if the request makes no sense.
+    fn post_send(qp: &Arc<Self::Qp>, wr: &SendWr<'_>) -> Result;
+    /// The same for a receive.
+    fn post_recv(qp: &Arc<Self::Qp>, wr: &RecvWr<'_>) -> Result;
+    /// Has a queue pair receive what is sent to the multicast group `gid`.
+    fn attach_mcast(qp: &Arc<Self::Qp>, gid: &[u8; 16]) -> Result;
+    /// Ends that.
+    fn detach_mcast(qp: &Arc<Self::Qp>, gid: &[u8; 16]) -> Result;
+
+    /// Makes a shared receive queue and updates `attr` to what it really has.
+    fn create_srq(
+        self: &Arc<Self>,
+        handle: impl PinInit<SrqHandle>,
+        attr: &mut SrqAttr,
+        user: Option<(UserContext, Udata<'_>)>,
+    ) -> Result<Arc<Self::Srq>>;
+    /// Changes the attributes in `mask` (`IB_SRQ_*`).
+    fn modify_srq(
+        srq: &Arc<Self::Srq>,
+        attr: &SrqAttr,
+        mask: u32,
+        user: Option<(UserContext, Udata<'_>)>,
+    ) -> Result;
+    /// Reads the attributes.
+    fn query_srq(srq: &Arc<Self::Srq>, attr: &mut SrqAttr);
+    /// Ends a shared receive queue.
+    fn destroy_srq(srq: &Arc<Self::Srq>);
+    /// As [`Driver::post_recv`].
+    fn post_srq_recv(srq: &Arc<Self::Srq>, wr: &RecvWr<'_>) -> Result;
+
+    /// Makes an address handle; for a process, it answers by what number the process names it.
+    /// May be called in atomic context if there is no `udata`; `flags` is for allocations.
+    fn create_ah(
+        self: &Arc<Self>,
+        pd: &Arc<Self::Pd>,
+        path: &Path,
+        flags: kernel::alloc::Flags,
+        udata: Option<Udata<'_>>,
+    ) -> Result<Arc<Self::Ah>>;
+    /// Changes where an address handle leads.
+    fn modify_ah(ah: &Arc<Self::Ah>, path: &Path);
+    /// Tells where an address handle leads.
+    fn query_ah(ah: &Arc<Self::Ah>) -> Path;
+    /// Ends an address handle. May be called in atomic context, as [`Driver::create_ah`].
+    fn destroy_ah(ah: &Arc<Self::Ah>);
 
     /// Registers memory of the current process.
     fn reg_user_mr(
@@ -200,6 +270,21 @@ pub trait Driver: Send + Sync + Sized + 'static {
         iova: u64,
         access: u32,
     ) -> Result<NewMr<Self::Region>>;
+    /// Registers memory of the current process again, with another domain, memory or access;
+    /// `None` where that stays as it is. The old region has ended when this succeeds.
+    fn rereg_user_mr(
+        self: &Arc<Self>,
+        device: DeviceRef<'_>,
+        region: &Arc<Self::Region>,
+        changes: &Rereg<'_, Self>,
+    ) -> Result<NewMr<Self::Region>>;
+    /// Makes a region of all memory of the kernel, addressed as the kernel does.
+    fn get_dma_mr(self: &Arc<Self>, pd: &Arc<Self::Pd>, access: u32)
+        -> Result<NewMr<Self::Region>>;
+    /// Begins a new list of pages for a region of a user in the kernel. Any context.
+    fn start_mapping(region: &Arc<Self::Region>, page_size: u64) -> Result;
+    /// Adds a page at a kernel address. Any context. `ENOMEM` if there are too many.
+    fn map_page(region: &Arc<Self::Region>, addr: u64) -> Result;
     /// Makes a region without memory that layouts of up to `max_descriptors` may be set on.
     fn alloc_mr(
         self: &Arc<Self>,
@@ -212,6 +297,96 @@ pub trait Driver: Send + Sync + Sized + 'static {
     fn advise_mr(pd: &Arc<Self::Pd>, advice: u32, flags: u32, list: &[Sge]) -> Result;
     /// Calls `f` with name and value of each of a region's counters, until it fails.
     fn count_mr(region: &Arc<Self::Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result;
+
+    /// Makes a memory window of type 2 or 1 and tells its key.
+    fn alloc_mw(
+        self: &Arc<Self>,
+        pd: &Arc<Self::Pd>,
+        is_type_2: bool,
+    ) -> Result<(Arc<Self::Mw>, u32)>;
+    /// Ends a memory window.
+    fn dealloc_mw(mw: &Arc<Self::Mw>);
+}
+
+/// What is to change of a registered region.
+pub struct Rereg<'a, D: Driver> {
+    /// Another domain.
+    pub pd: Option<&'a Arc<D::Pd>>,
+    /// Other memory: start, length, and address of the first byte.
+    pub memory: Option<(u64, u64, u64)>,
+    /// Other access rights (`IB_ACCESS_*`).
+    pub access: Option<u32>,
+}
+
+/// The name of a counter.
+#[repr(transparent)]
+pub struct StatDesc(bindings::rdma_stat_desc);
+
+// SAFETY: The descriptor is never written to.
+unsafe impl Sync for StatDesc {}
+
+impl StatDesc {
+    /// A counter that is always on.
+    pub const fn new(name: &'static kernel::str::CStr) -> Self {
+        Self(bindings::rdma_stat_desc {
+            name: kernel::str::as_char_ptr_in_const_context(name),
+            flags: 0,
+            priv_: core::ptr::null(),
+        })
+    }
+
+    pub(super) fn as_ptr(list: &'static [Self]) -> *const bindings::rdma_stat_desc {
+        list.as_ptr().cast()
+    }
+}
+
+/// The way to another queue pair's device.
+#[derive(Clone, Copy, Default)]
+pub struct Path {
+    /// Its address.
+    pub dgid: [u8; 16],
+    /// The own address, by its place in the table.
+    pub sgid_index: u8,
+    /// Carried in headers; of no consequence here.
+    pub flow_label: u32,
+    /// As `flow_label`.
+    pub hop_limit: u8,
+    /// As `flow_label`.
+    pub traffic_class: u8,
+    /// As `flow_label`.
+    pub sl: u8,
+}
+
+impl Path {
+    /// The path in `attr`, if it is given by GID.
+    pub fn from_attr(attr: &bindings::rdma_ah_attr) -> Option<Self> {
+        if u32::from(attr.ah_flags) & bindings::ib_ah_flags_IB_AH_GRH == 0 {
+            return None;
+        }
+        Some(Self {
+            // SAFETY: All members of the union are 16 bytes without padding.
+            dgid: unsafe { *attr.grh.dgid.raw.as_ref() },
+            sgid_index: attr.grh.sgid_index,
+            flow_label: attr.grh.flow_label,
+            hop_limit: attr.grh.hop_limit,
+            traffic_class: attr.grh.traffic_class,
+            sl: attr.sl,
+        })
+    }
+
+    /// Tells the path in `attr`.
+    pub fn describe(&self, attr: &mut bindings::rdma_ah_attr) {
+        // SAFETY: All members of the union are 16 bytes without padding.
+        unsafe { *attr.grh.dgid.raw.as_mut() = self.dgid };
+        attr.grh.sgid_index = self.sgid_index;
+        attr.grh.flow_label = self.flow_label;
+        attr.grh.hop_limit = self.hop_limit;
+        attr.grh.traffic_class = self.traffic_class;
+        attr.sl = self.sl;
+        attr.port_num = 1;
+        attr.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
+        attr.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;
+    }
 }
 
 /// Whether a queue pair of type `kind` may go from `from` to `to` with the attributes of `mask`.
@@ -225,38 +400,6 @@ pub fn modify_is_ok(
     unsafe { bindings::ib_modify_qp_is_ok(from, to, kind, mask) }
 }
 
-/// The address of the far end in `attr`, if it is given by GID.
-pub fn destination_gid(attr: &QpAttr) -> Option<[u8; 16]> {
-    if u32::from(attr.ah_attr.ah_flags) & bindings::ib_ah_flags_IB_AH_GRH == 0 {
-        return None;
-    }
-    // SAFETY: All members of the union are 16 bytes without padding.
-    Some(unsafe { *attr.ah_attr.grh.dgid.raw.as_ref() })
-}
-
-/// Tells the path to the far end in `attr`.
-pub fn describe_path(
-    attr: &mut QpAttr,
-    gid: &[u8; 16],
-    flow_label: u32,
-    sgid_index: u8,
-    hop_limit: u8,
-    traffic_class: u8,
-    sl: u8,
-) {
-    let ah = &mut attr.ah_attr;
-    // SAFETY: All members of the union are 16 bytes without padding.
-    unsafe { *ah.grh.dgid.raw.as_mut() = *gid };
-    ah.grh.flow_label = flow_label;
-    ah.grh.sgid_index = sgid_index;
-    ah.grh.hop_limit = hop_limit;
-    ah.grh.traffic_class = traffic_class;
-    ah.sl = sl;
-    ah.port_num = 1;
-    ah.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
-    ah.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;
-}
-
 impl DeviceHandle {
     /// Whether one of the device's own addresses is `gid`.
     pub fn owns_gid(&self, gid: &[u8; 16]) -> bool {
@@ -267,73 +410,18 @@ impl DeviceHandle {
         self.with(|device| unsafe { bindings::mrx_device_has_gid(device, &raw) })
             .unwrap_or(false)
     }
-}
 
-impl CqHandle {
-    /// Tells the owner that there are completions.
-    pub fn completed(&self) {
-        self.with(|cq| {
-            // SAFETY: `with` keeps the queue alive, and the core set the handler before the queue
-            // could get a completion. It may be called in any context.
-            unsafe {
-                if let Some(handler) = (*cq).comp_handler {
-                    handler(cq, (*cq).cq_context);
-                }
-            }
-        });
-    }
-
-    /// Tells the owner that a completion was lost.
-    pub fn overflowed(&self) {
-        self.with(|cq| {
-            // SAFETY: As in `completed`.
-            unsafe {
-                let mut event = bindings::ib_event {
-                    device: (*cq).device,
-                    event: bindings::ib_event_type_IB_EVENT_CQ_ERR,
-                    ..Default::default()
-                };
-                *event.element.cq.as_mut() = cq;
-                if let Some(handler) = (*cq).event_handler {
-                    handler(&mut event, (*cq).cq_context);
-                }
-            }
-        });
-    }
-}
-
-/// What can befall a queue pair.
-#[derive(Clone, Copy)]
-pub enum QpEvent {
-    /// The responder found a request that it must not execute.
-    AccessError,
-    /// The responder found a request that makes no sense.
-    RequestError,
-    /// The first request of the other side came, before this side was ready to send.
-    Established,
-}
-
-impl QpHandle {
-    /// Reports an asynchronous event.
-    pub fn raise(&self, event: QpEvent) {
-        let event = match event {
-            QpEvent::AccessError => bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
-            QpEvent::RequestError => bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
-            QpEvent::Established => bindings::ib_event_type_IB_EVENT_COMM_EST,
-        };
-        self.with(|qp| {
-            // SAFETY: `with` keeps the queue pair alive; the core set the handler when it was made.
-            unsafe {
-                let mut event = bindings::ib_event {
-                    device: (*qp).device,
-                    event,
-                    ..Default::default()
-                };
-                *event.element.qp.as_mut() = qp;
-                if let Some(handler) = (*qp).event_handler {
-                    handler(&mut event, (*qp).qp_context);
-                }
-            }
-        });
+    /// The address at `index` of the device's table.
+    pub fn gid(&self, index: u8) -> Option<[u8; 16]> {
+        let mut gid = bindings::ib_gid::default();
+        let ret = self.with(|device| {
+            // SAFETY: `with` keeps the device alive; the function checks the index.
+            unsafe { bindings::rdma_query_gid(device, 1, c_int::from(index), &mut gid) }
+        })?;
+        if ret != 0 {
+            return None;
+        }
+        // SAFETY: All members of the union are 16 bytes without padding.
+        Some(unsafe { *gid.raw.as_ref() })
     }
 }

@@ -21,11 +21,17 @@ use kernel::{
             Release, //
         },
         Completion, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     }, //
 };
 
 const CLOSED: u64 = 1;
-const ONE_INSIDE: u64 = 2;
+/// Nobody gets in for the moment.
+const HELD: u64 = 2;
+const ONE_INSIDE: u64 = 4;
 
 /// A door with a count of those inside.
 ///
@@ -34,8 +40,9 @@ const ONE_INSIDE: u64 = 2;
 ///
 /// # Invariants
 ///
-/// `state` is twice the number of live [`Pass`]es (and of entrants that are about to see that the
-/// gate is closed), plus [`CLOSED`] once the gate is closed. [`CLOSED`] is never cleared.
+/// `state` is [`ONE_INSIDE`] times the number of live [`Pass`]es (and of entrants that are about to
+/// see that the gate is closed), plus [`CLOSED`] once the gate is closed, plus [`HELD`] while
+/// somebody waits in [`Gate::quiesce`]. [`CLOSED`] is never cleared.
 #[pin_data]
 pub struct Gate {
     state: Atomic<u64>,
@@ -62,7 +69,17 @@ impl Gate {
     pub fn enter(&self) -> Option<Pass<'_>> {
         let before = self.state.fetch_add(ONE_INSIDE, Acquire);
         let pass = Pass { gate: self };
-        (before & CLOSED == 0).then_some(pass)
+        (before & (CLOSED | HELD) == 0).then_some(pass)
+    }
+
+    /// Waits until everybody who is inside now has left, and lets nobody in until then. One call
+    /// at a time: callers hold a lock of their own.
+    pub fn quiesce(&self) {
+        self.state.fetch_add(HELD, Full);
+        while self.state.load(Acquire) >= ONE_INSIDE {
+            fsleep(Delta::from_micros(20));
+        }
+        self.state.fetch_sub(HELD, Release);
     }
 
     /// Shuts the gate and waits until nobody is inside. Returns whether this call shut it.
@@ -92,7 +109,8 @@ impl Gate {
 impl Drop for Pass<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.gate.state.fetch_sub(ONE_INSIDE, Release) == ONE_INSIDE | CLOSED {
+        let before = self.gate.state.fetch_sub(ONE_INSIDE, Release);
+        if before & !HELD == ONE_INSIDE | CLOSED {
             self.gate.empty.complete_all();
         }
     }
@@ -138,6 +156,12 @@ impl<T> Guarded<T> {
         // SAFETY: By the type invariant nobody changes the value while somebody is inside.
         let value = unsafe { (*self.value.get()).as_ref() }?;
         Some(Inside { value, _pass: pass })
+    }
+
+    /// Waits until everybody who uses the value now has stopped, and lets nobody begin until then.
+    /// One call at a time.
+    pub fn quiesce(&self) {
+        self.gate.quiesce();
     }
 
     /// Takes the value away, after those who use it have left. `None` if that has been done.

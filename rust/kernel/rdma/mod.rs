@@ -6,6 +6,7 @@
 //!
 //! - [`driver`]: what a software driver implements; [`ops`] makes the core's table from it,
 //!   [`registration`] brings devices to life.
+//! - [`events`]: what a driver tells the owners of objects; [`wr`]: work requests of the kernel.
 //! - [`object`]: states of objects that the core allocates, and the way back to them.
 //! - [`context`], [`udata`], [`shared_ring`]: what a process maps, sends and shares.
 //! - [`umem`]: pinned user memory; [`dmabuf`]: buffers of other drivers.
@@ -23,6 +24,7 @@ pub mod context;
 pub mod copy;
 pub mod dmabuf;
 pub mod driver;
+pub mod events;
 pub mod gate;
 pub mod id_table;
 pub mod log;
@@ -39,3 +41,4 @@ pub mod udata;
 pub mod umem;
 pub mod uverbs;
 pub mod work;
+pub mod wr;

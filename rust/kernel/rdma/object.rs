@@ -101,6 +101,11 @@ impl<C> Handle<C> {
         self.gate.enter()
     }
 
+    /// The object's address, for the core to be told of it.
+    pub fn address(&self) -> usize {
+        self.object.as_ptr() as usize
+    }
+
     /// Ends the use of the object and waits for uses that run.
     pub fn close(&self) {
         self.gate.close();

@@ -6,7 +6,7 @@
 //! - [`paged`]: the memory of an explicit or implicit region.
 //! - [`span`]: the pages of a part of it, and the notifier that takes them away.
 //! - [`fault`], [`absent`]: finding pages, and waiting for those that a transfer needs.
-//! - [`advise`]: `ADVISE_MR`.
+//! - [`advise`]: advice about what will be needed (`ADVISE_MR`).
 //! - [`stats`]: what happened to a region's pages.
 //! - [`queue`]: work that is done later.
 //!

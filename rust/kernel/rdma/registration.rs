@@ -13,7 +13,7 @@
 //! unloaded and finds them by network interface. So a device here bears the id only while
 //! `ib_uverbs` takes it up. `enable_driver` runs right before the clients of the core are told of
 //! the device and sets it; the client of this module is told after `ib_uverbs`, since the module
-//! needs symbols of `ib_uverbs` and is therefore loaded after it, and takes it back. A move to
+//! needs a symbol of `ib_uverbs` and is therefore loaded after it, and takes it back. A move to
 //! another network namespace goes the same way. In between the device has no network interface in
 //! the core's table, so that it is not found by it.
 
@@ -147,6 +147,10 @@ impl<L: Link> Registration<L> {
                     ..Default::default()
                 };
                 fresh.set_no_kverbs_req(1);
+                // SAFETY: Looks at an address.
+                if !unsafe { bindings::mrx_uverbs_is_there() } {
+                    return Err(ENODEV);
+                }
                 // SAFETY: `client` is valid for writes, pinned, and stays until it is
                 // unregistered when this is dropped.
                 unsafe {

@@ -190,9 +190,18 @@ impl SharedRing {
     /// Fills the first bytes of a slot.
     #[inline]
     pub fn write(&self, index: u32, data: &[u8]) {
-        let len = data.len().min(self.entry_size());
-        // SAFETY: As in `read`, the other way.
-        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), self.slot(index), len) };
+        self.write_at(index, 0, data);
+    }
+
+    /// Fills the bytes of a slot that begin at `offset`, as far as they are in the slot.
+    #[inline]
+    pub fn write_at(&self, index: u32, offset: usize, data: &[u8]) {
+        let Some(room) = self.entry_size().checked_sub(offset) else {
+            return;
+        };
+        let len = data.len().min(room);
+        // SAFETY: As in `read`, the other way; `offset + len` is within the slot.
+        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), self.slot(index).add(offset), len) };
     }
 }
 

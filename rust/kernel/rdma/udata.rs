@@ -11,7 +11,10 @@ use core::{
 };
 use kernel::{
     prelude::*,
-    transmute::AsBytes,
+    transmute::{
+        AsBytes,
+        FromBytes, //
+    },
     uaccess::{
         UserPtr,
         UserSlice, //
@@ -39,6 +42,30 @@ impl Udata<'_> {
     fn raw(&self) -> &bindings::ib_udata {
         // SAFETY: By the requirements of `from_raw`.
         unsafe { self.udata.as_ref() }
+    }
+
+    /// Whether the caller left room for a response.
+    pub fn wants_response<T>(&self) -> bool {
+        self.raw().outlen >= size_of::<T>()
+    }
+
+    /// Reads the request. `EINVAL` if the caller sent less, `EFAULT` if it is not readable.
+    pub fn request<T: FromBytes>(&self) -> Result<T> {
+        let raw = self.raw();
+        if raw.inlen < size_of::<T>() {
+            return Err(EINVAL);
+        }
+        UserSlice::new(UserPtr::from_ptr(raw.inbuf.cast_mut()), size_of::<T>())
+            .reader()
+            .read::<T>()
+    }
+
+    /// Writes `value` to `addr` of the caller's memory, where an old interface wants its answer.
+    pub fn respond_at<T: AsBytes>(&self, addr: u64, value: &T) -> Result {
+        let addr = usize::try_from(addr).map_err(|_| EFAULT)?;
+        UserSlice::new(UserPtr::from_addr(addr), size_of::<T>())
+            .writer()
+            .write(value)
     }
 
     /// Writes the response. `EINVAL` if the caller left less room, `EFAULT` if it is not writable.

@@ -48,6 +48,15 @@ impl Umem {
         NonNull::new(umem).map(|umem| Self { umem }).ok_or(ENOMEM)
     }
 
+    /// Whether the pages can be used for `access`; `EACCES` if they were pinned for reading only.
+    pub fn allows(&self, access: u32) -> Result {
+        let flags = bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int;
+        // SAFETY: By the type invariant.
+        kernel::error::to_result(unsafe {
+            bindings::ib_umem_check_rereg(self.umem.as_ptr(), flags, access as c_int)
+        })
+    }
+
     /// Calls `f` with the kernel address and length of each stretch of the memory, in order.
     pub fn for_each_stretch(&self, mut f: impl FnMut(usize, usize) -> Result) -> Result {
         // SAFETY: By the type invariant.

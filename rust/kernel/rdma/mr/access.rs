@@ -27,20 +27,31 @@ impl Access {
 
     /// The memory is found when it is needed.
     pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);
+    /// Memory windows may be bound to the region.
+    pub const MW_BIND: Self = Self(bindings::ib_access_flags_IB_ACCESS_MW_BIND);
+    /// The other side may ask for its writes to become globally visible.
+    pub const FLUSH_GLOBAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL);
 
     /// Everything that lets somebody reach bytes.
     const RIGHTS: u32 =
         Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0;
+
+    /// Everything that a region can grant.
+    pub const ALL_RIGHTS: Self = Self(Self::RIGHTS);
 
     /// What regions of host memory can have. `IB_ACCESS_OPTIONAL` may be ignored by rule.
     pub const SUPPORTED: Self = Self(
         Self::RIGHTS
             | Self::ZERO_BASED.0
             | Self::ON_DEMAND.0
-            | bindings::ib_access_flags_IB_ACCESS_MW_BIND
+            | Self::MW_BIND.0
+            | Self::FLUSH_GLOBAL.0
             | bindings::ib_access_flags_IB_ACCESS_HUGETLB
             | bindings::ib_access_flags_IB_ACCESS_OPTIONAL,
     );
+
+    /// What memory windows can have.
+    pub const WINDOW: Self = Self((Self::RIGHTS & !Self::LOCAL_WRITE.0) | Self::ZERO_BASED.0);
 
     /// The set of the C flags `bits`.
     pub const fn from_bits(bits: u32) -> Self {
@@ -57,6 +68,11 @@ impl Access {
         self.0 & other.0 == other.0
     }
 
+    /// Whether something in `other` is in this set.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// Both sets together.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -65,6 +81,11 @@ impl Access {
     /// Whether it lets somebody change bytes.
     pub const fn writes(self) -> bool {
         self.0 & (Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
+    }
+
+    /// What both sets have.
+    pub const fn common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     /// Only the rights, without the properties.

@@ -139,12 +139,18 @@ pub struct Bound {
     layout: Arc<RegionLayout>,
     description: Description,
     sources: Sources,
+    rights: Access,
 }
 
 impl Bound {
     /// Says that the layout does not use its sources any more.
     pub(super) fn release_sources(&self, _layouts: &MutexGuard<'_, ()>) {
         self.sources.release();
+    }
+
+    /// What all regions of the layout grant.
+    pub(super) fn rights(&self) -> Access {
+        self.rights
     }
 
     /// As it was described.
@@ -198,7 +204,10 @@ pub struct NamedRange {
 /// Lives while [`Domain::layouts`] is held, so that what it finds stays as it is.
 pub struct Resolver<'a> {
     holder: &'a Arc<Region>,
-    rights: Access,
+    /// What the layout has to grant.
+    needed: Access,
+    /// What the regions that were met grant.
+    granted: Access,
     sources: KVVec<Arc<Region>>,
     last: Option<(Key, Resolved)>,
 }
@@ -244,16 +253,17 @@ impl Resolver<'_> {
             if state.key != key || state.ended {
                 return Err(ENOENT);
             }
-            if !Arc::ptr_eq(region.domain(), domain) || !state.access.includes(self.rights) {
+            let granted = state.granted();
+            if !Arc::ptr_eq(region.domain(), domain) || !granted.includes(self.needed) {
                 return Err(EPERM);
             }
-            let zero_based = state.access.includes(Access::ZERO_BASED);
+            self.granted = self.granted.common(granted);
             Resolved {
                 source: match &state.bound {
                     Some(bound) => Source::Nested(bound.layout.clone()),
                     None => Source::Leaf(region.clone()),
                 },
-                base: if zero_based { 0 } else { state.iova },
+                base: state.base(),
             }
         };
         self.sources.push(region, GFP_KERNEL_ACCOUNT)?;
@@ -289,7 +299,7 @@ impl Region {
         if self.users.load(Relaxed) != 0 {
             return Err(EBUSY);
         }
-        let (rights, key) = {
+        let (needed, key) = {
             let state = self.state.lock();
             if state.ended {
                 return Err(ENOENT);
@@ -305,12 +315,18 @@ impl Region {
             if keep_key && key != state.key {
                 return Err(ESTALE);
             }
-            (state.access.rights(), key)
+            let needed = if state.inherits {
+                Access::LOCAL_READ
+            } else {
+                state.access.rights()
+            };
+            (needed, key)
         };
 
         let mut resolver = Resolver {
             holder: self,
-            rights,
+            needed,
+            granted: Access::ALL_RIGHTS,
             sources: KVVec::new(),
             last: None,
         };
@@ -320,6 +336,7 @@ impl Region {
                 layout,
                 description,
                 sources: Sources(resolver.sources),
+                rights: resolver.granted,
             },
             GFP_KERNEL_ACCOUNT,
         )?;

@@ -10,8 +10,11 @@
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(u32);
 
-/// The first number that no region can have.
-pub const INDEX_END: u32 = 1 << 24;
+/// The first number that no region can have. The numbers above it are those of memory windows, so
+/// that a key tells which of the two it names.
+pub const INDEX_END: u32 = 1 << 23;
+/// The first number that no memory window can have.
+pub const WINDOW_INDEX_END: u32 = 1 << 24;
 
 impl Key {
     /// The first key of the region with number `index`.
@@ -32,6 +35,16 @@ impl Key {
     /// The number of the region.
     pub const fn index(self) -> u32 {
         self.0 >> 8
+    }
+
+    /// Whether this names a memory window rather than a region.
+    pub const fn names_window(self) -> bool {
+        self.index() >= INDEX_END
+    }
+
+    /// The key of the same region or window with the variant of `other`.
+    pub const fn with_variant_of(self, other: Self) -> Self {
+        Self::new(self.index(), other.0 as u8)
     }
 
     /// The next key of the same region.

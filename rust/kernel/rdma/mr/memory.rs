@@ -2,10 +2,14 @@
 
 //! The bytes of a region that has some of its own.
 
-use super::super::{
-    dmabuf::Imported,
-    odp::paged::OnDemand,
-    umem::Umem, //
+use super::{
+    super::{
+        dmabuf::Imported,
+        odp::paged::OnDemand,
+        umem::Umem, //
+    },
+    access::Access,
+    fast::FastPages, //
 };
 use kernel::prelude::*;
 
@@ -35,6 +39,10 @@ pub enum Memory {
     Paged(OnDemand),
     /// A part of another driver's buffer.
     Buffer(Imported),
+    /// Pages of the kernel that a work request registers.
+    Fast(Pin<KBox<FastPages>>),
+    /// All of the kernel's memory, addressed as the kernel addresses it.
+    Kernel,
 }
 
 impl Memory {
@@ -48,6 +56,24 @@ impl Memory {
         match self {
             Self::None | Self::Paged(_) | Self::Buffer(_) => None,
             Self::Pinned(pinned) => pinned.stretch(offset, len, hint),
+            Self::Fast(pages) => pages.stretch(offset, len),
+            Self::Kernel => Some(Stretch {
+                addr: offset as *mut u8,
+                len,
+            }),
+        }
+    }
+
+    /// Whether a region of this memory can get `access` after it has been made. `EACCES` if the
+    /// memory cannot be written to, `EOPNOTSUPP` if memory of this kind keeps what it has.
+    pub fn allows(&self, access: Access) -> Result {
+        let on_demand = access.includes(Access::ON_DEMAND);
+        match self {
+            Self::Paged(_) if on_demand => Ok(()),
+            Self::Pinned(_) if on_demand => Err(EOPNOTSUPP),
+            Self::None => Ok(()),
+            Self::Pinned(pinned) => pinned.umem.allows(access.bits()),
+            Self::Paged(_) | Self::Buffer(_) | Self::Fast(_) | Self::Kernel => Err(EOPNOTSUPP),
         }
     }
 }
@@ -61,7 +87,7 @@ impl Memory {
 pub struct Pinned {
     extents: KVVec<Extent>,
     length: u64,
-    _umem: Umem,
+    umem: Umem,
 }
 
 impl Pinned {
@@ -82,7 +108,7 @@ impl Pinned {
         Ok(Self {
             extents,
             length,
-            _umem: umem,
+            umem,
         })
     }
 

@@ -32,8 +32,7 @@ use super::{
     binding::{
         Description,
         NamedPattern,
-        NamedRange,
-        Start, //
+        NamedRange, //
     },
     create,
     key::Key,
@@ -152,6 +151,11 @@ crate::uverbs_methods! {
         ],
     };
 }
+
+const _: () = assert!(
+    WITH_POST_WR == bindings::ib_mr_layout_flags_IB_MR_LAYOUT_WITH_POST_WR
+        && AVOID_INVALIDATION == bindings::ib_mr_layout_flags_IB_MR_LAYOUT_AVOID_INVALIDATION
+);
 
 /// What a driver hands to the core to have these methods.
 pub static DEFINITIONS: Definitions = Table([
@@ -290,28 +294,19 @@ fn named(addr: u64, length: u32, lkey: u32) -> NamedRange {
     }
 }
 
-/// The region that attribute `id` names, and the core's structure of it.
-fn region<'a>(attrs: &'a Attrs<'_>, id: u32) -> Result<(NonNull<ib_mr>, &'a Arc<Region>)> {
+/// The region that attribute `id` names.
+fn region<'a>(attrs: &'a Attrs<'_>, id: u32) -> Result<&'a Arc<Region>> {
     let mr = attrs.raw_object::<ib_mr>(id)?;
     // SAFETY: The region is locked by the call, and of a driver whose regions are `Region`s.
-    Ok((mr, unsafe { Object::state(mr.as_ptr()) }?))
+    unsafe { Object::state(mr.as_ptr()) }
 }
 
 fn set_layout(attrs: &Attrs<'_>, description: Description) -> Result {
     let flags = attrs.bits(LAYOUT_FLAGS, AVOID_INVALIDATION | WITH_POST_WR)?;
-    let (mr, region) = region(attrs, LAYOUT_HANDLE)?;
-    let start = match flags & WITH_POST_WR {
-        0 => Start::Now,
-        _ => Start::WithWorkRequest,
-    };
-    let key = region
-        .set_layout(description, flags & AVOID_INVALIDATION != 0, start)?
-        .raw();
-    // SAFETY: The call has the region for itself.
-    unsafe {
-        (*mr.as_ptr()).lkey = key;
-        (*mr.as_ptr()).rkey = key;
-    }
+    let mr = attrs.raw_object::<ib_mr>(LAYOUT_HANDLE)?;
+    // The flags are the same on both sides of the system call.
+    // SAFETY: The call has the region for itself; it is of a driver whose regions are `Region`s.
+    let key = unsafe { create::set_layout(mr.as_ptr(), description, flags) }?;
     attrs.put(LAYOUT_LKEY, &key)?;
     attrs.put(LAYOUT_RKEY, &key)
 }
@@ -348,7 +343,7 @@ fn set_layout_interleaved(attrs: &Attrs<'_>) -> Result {
 }
 
 fn query_layout(attrs: &Attrs<'_>) -> Result {
-    let (_, region) = region(attrs, QUERY_HANDLE)?;
+    let region = region(attrs, QUERY_HANDLE)?;
     let bound = region.bound();
     let mut info = mrx_layout_info {
         kind: bindings::mrx_layout_kind_MRX_LAYOUT_NONE,

@@ -4,19 +4,21 @@
 //!
 //! - [`access`], [`key`]: what a region may be used for, and by what it is named.
 //! - [`memory`]: the bytes of a region that has some of its own.
+//! - [`fast`]: pages that a work request of the kernel registers.
 //! - [`layout`]: arithmetic of regions that are made of pieces of others.
 //! - [`region`]: a region, from its registration to its end.
 //! - [`binding`]: setting a layout on a region, and the rules for it.
 //! - [`window`], [`stream`]: the part of a region that a work request names, and the contiguous
 //!   stretches of kernel memory that it consists of.
-//! - [`create`]: `ib_create_mr` and `ib_destroy_mr`.
+//! - [`create`]: `ib_create_mr` and its kin, for the kernel; [`extension`]: for which devices.
+//! - [`memory_window`]: keys of parts of regions, given out and taken back by work requests.
 //! - [`methods`]: all of it in the uverbs tree.
 //!
 //! # Life of a region
 //!
 //! A region is owned by its entry in the [`region::RegionTable`] of its device, which
-//! deregistration removes. Others hold references: layouts that were set over the region, which
-//! are counted as users and make deregistration fail; and work requests, for as long as they
+//! deregistration removes. Others hold references: layouts that were set over the region and memory
+//! windows bound to it, which are counted as users and make deregistration fail; and work requests, for as long as they
 //! execute. Deregistration takes the memory away first (see [`Guarded`](super::gate::Guarded)), so
 //! that the references that are left reach nothing.
 //!
@@ -29,11 +31,14 @@
 pub mod access;
 pub mod binding;
 pub mod create;
+pub mod extension;
+pub mod fast;
 pub mod key;
 // Some of its interface is for those who test it on the host.
 #[allow(dead_code)]
 pub mod layout;
 pub mod memory;
+pub mod memory_window;
 pub mod methods;
 pub mod region;
 pub mod stream;

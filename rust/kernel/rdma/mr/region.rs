@@ -15,13 +15,15 @@ use super::{
     },
     key::{
         Key,
-        INDEX_END, //
+        INDEX_END,
+        WINDOW_INDEX_END, //
     },
     layout::{
         ByteLength,
         Leaf, //
     },
-    memory::Memory, //
+    memory::Memory,
+    memory_window::MemoryWindow, //
 };
 use kernel::{
     new_mutex,
@@ -46,10 +48,26 @@ pub fn new_table() -> impl PinInit<RegionTable> {
     IdTable::new(1..INDEX_END, 1)
 }
 
+/// The memory windows of a device, by number.
+pub type WindowTable = IdTable<MemoryWindow>;
+
+/// Makes the table of a device.
+pub fn new_window_table() -> impl PinInit<WindowTable> {
+    IdTable::new(INDEX_END..WINDOW_INDEX_END, INDEX_END)
+}
+
+/// The variant of a new key. That of a number that is used again differs from the last one, most
+/// likely.
+pub(super) fn new_variant() -> u8 {
+    static VARIANT: Atomic<u32> = Atomic::new(0);
+    VARIANT.fetch_add(1, Relaxed) as u8
+}
+
 /// A protection domain: regions can only be used together with others of the same domain.
 #[pin_data]
 pub struct Domain {
     regions: Arc<RegionTable>,
+    pub(super) windows: Arc<WindowTable>,
     /// Guards which region of the domain uses which: [`Region::users`], and the changes of
     /// [`State::bound`] and [`State::ended`]. Taken before a region's own lock.
     #[pin]
@@ -57,11 +75,12 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Makes a domain on the device that `regions` belongs to.
-    pub fn new(regions: Arc<RegionTable>) -> Result<Arc<Self>> {
+    /// Makes a domain on the device that the tables belong to.
+    pub fn new(regions: Arc<RegionTable>, windows: Arc<WindowTable>) -> Result<Arc<Self>> {
         Arc::pin_init(
             try_pin_init!(Self {
                 regions,
+                windows,
                 layouts <- new_mutex!((), "Domain::layouts"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -80,20 +99,19 @@ impl Domain {
     pub fn add_region(self: &Arc<Self>, new: NewRegion) -> Result<Arc<Region>> {
         let reserved = self.regions.reserve()?;
         let index = reserved.id();
-        // The variant of a number that is used again differs from the last one, most likely.
-        static VARIANT: Atomic<u32> = Atomic::new(0);
-        let variant = VARIANT.fetch_add(1, Relaxed) as u8;
-        let key = Key::new(index, variant);
+        let key = Key::new(index, new_variant());
         let region = Arc::pin_init(
             try_pin_init!(Region {
                 index,
                 domain: self.clone(),
-                length: new.length,
+                length: Atomic::new(new.length),
+                generation: Atomic::new(0),
                 memory <- Guarded::new(new.memory),
                 users: Atomic::new(0),
                 state <- new_spinlock!(State {
                     key,
                     access: new.access,
+                    inherits: false,
                     iova: new.iova,
                     bound: None,
                     staged: None,
@@ -126,6 +144,8 @@ pub struct NewRegion {
 pub(super) struct State {
     pub(super) key: Key,
     pub(super) access: Access,
+    /// The region grants what all regions of its layout grant.
+    pub(super) inherits: bool,
     pub(super) iova: u64,
     /// The layout that stands on the region, if any.
     pub(super) bound: Option<Arc<Bound>>,
@@ -141,14 +161,37 @@ pub(super) struct State {
 pub struct Region {
     index: u32,
     domain: Arc<Domain>,
-    length: u64,
+    /// Bytes of its own. Changed under `state`.
+    pub(super) length: Atomic<u64>,
+    /// How often the memory has been taken away from those who had a window of it. Changed under
+    /// `state`.
+    pub(super) generation: Atomic<u32>,
     #[pin]
     pub(super) memory: Guarded<Memory>,
-    /// How many layouts refer to this region. Changed under [`Domain::layouts`].
+    /// How many layouts and memory windows refer to this region. Changed under [`Domain::layouts`].
     pub(super) users: Atomic<u64>,
     /// Guards key and layout, which must be seen together. A leaf lock.
     #[pin]
     pub(super) state: SpinLock<State>,
+}
+
+impl State {
+    /// What the region may be used for now.
+    pub(super) fn granted(&self) -> Access {
+        match &self.bound {
+            Some(bound) if self.inherits => bound.rights().with(self.access),
+            _ => self.access,
+        }
+    }
+
+    /// The address of the first byte.
+    pub(super) fn base(&self) -> u64 {
+        if self.access.includes(Access::ZERO_BASED) {
+            0
+        } else {
+            self.iova
+        }
+    }
 }
 
 impl Region {
@@ -164,7 +207,7 @@ impl Region {
 
     /// Bytes of its own, whether or not a layout hides them.
     pub fn own_length(&self) -> u64 {
-        self.length
+        self.length.load(Relaxed)
     }
 
     /// Its memory, if that is paged on demand. Does not keep the region from ending.
@@ -175,22 +218,53 @@ impl Region {
         }
     }
 
-    /// Sets what the region may be used for, before anybody knows its key.
-    pub(super) fn set_access(&self, access: Access) {
-        self.state.lock().access = access;
+    /// What it may be used for.
+    pub fn access(&self) -> Access {
+        self.state.lock().access
     }
 
-    /// Ends the region. When this returns, no access to its memory happens any more.
+    /// The address of its first byte.
+    pub fn iova(&self) -> u64 {
+        self.state.lock().iova
+    }
+
+    /// Makes the region one that takes what it may be used for from its layouts, or `access` if
+    /// that is given. Called before anybody knows its key.
+    pub(super) fn make_indirect(&self, access: Option<Access>) {
+        let mut state = self.state.lock();
+        state.inherits = access.is_none();
+        state.access = access.unwrap_or(Access::ZERO_BASED);
+    }
+
+    /// Ends the region. When this returns, no access to its memory happens any more. Can be called
+    /// again.
     ///
-    /// `EBUSY`, and nothing has changed, if a layout refers to it.
+    /// `EBUSY`, and nothing has changed, if a layout or a memory window refers to it.
     pub fn deregister(&self) -> Result {
+        self.retire(|_| Ok(())).map(drop)
+    }
+
+    /// Ends the region and hands out its memory, if `fits`.
+    ///
+    /// The errors of [`Region::deregister`] and of `fits`; nothing has changed then. `EINVAL` if
+    /// the region has ended before.
+    pub fn replace(&self, fits: impl FnOnce(&Memory) -> Result) -> Result<Memory> {
+        self.retire(fits)?.ok_or(EINVAL)
+    }
+
+    fn retire(&self, fits: impl FnOnce(&Memory) -> Result) -> Result<Option<Memory>> {
         let layouts = self.domain.layouts.lock();
         if self.users.load(Relaxed) != 0 {
             return Err(EBUSY);
         }
+        if let Some(memory) = self.memory.enter() {
+            fits(&memory)?;
+        }
         let (bound, staged) = {
             let mut state = self.state.lock();
-            state.ended = true;
+            if core::mem::replace(&mut state.ended, true) {
+                return Ok(None);
+            }
             (state.bound.take(), state.staged.take())
         };
         for bound in [bound, staged.map(|staged| staged.bound)].iter().flatten() {
@@ -199,14 +273,13 @@ impl Region {
         drop(layouts);
 
         drop(self.domain.regions.remove(self.index));
-        drop(self.memory.close());
-        Ok(())
+        Ok(self.memory.close())
     }
 }
 
 impl Leaf for Arc<Region> {
     fn length(&self) -> ByteLength {
-        ByteLength(self.length)
+        ByteLength(self.own_length())
     }
 
     fn is_same(&self, other: &Self) -> bool {

@@ -36,7 +36,13 @@ use super::{
     },
 };
 use core::slice;
-use kernel::sync::Arc;
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    Arc, //
+};
 
 /// The most bytes that are moved before memory that somebody takes away is let go of. Bounds how
 /// long a deregistration or an invalidation waits for a transfer.
@@ -86,6 +92,9 @@ pub struct Stream<'a> {
     /// Keeps the leaf mapped, if it is another driver's buffer.
     mapped: Option<Mapped>,
     leaf: Option<(&'a Arc<Region>, Inside<'a, Memory>)>,
+    /// The generation that the memory of the current window must have, unless a layout keeps it
+    /// as it is.
+    generation: Option<u32>,
     hint: usize,
     stretch: Stretch,
     moved: usize,
@@ -111,7 +120,7 @@ enum Next {
 }
 
 impl<'a> Stream<'a> {
-    /// The bytes of `windows`, to be read.
+    /// The bytes of `windows`.
     pub fn new(windows: &'a [Window]) -> Self {
         Self {
             windows: windows.iter(),
@@ -123,6 +132,7 @@ impl<'a> Stream<'a> {
             resident: None,
             mapped: None,
             leaf: None,
+            generation: None,
             hint: 0,
             stretch: Stretch {
                 addr: core::ptr::null_mut(),
@@ -131,13 +141,6 @@ impl<'a> Stream<'a> {
             moved: 0,
             access: None,
         }
-    }
-
-    /// The bytes of `windows`, to be written.
-    pub fn to_write(windows: &'a [Window]) -> Self {
-        let mut stream = Self::new(windows);
-        stream.write = true;
-        stream
     }
 
     /// The bytes of kernel memory that `data` lies in, to be read only.
@@ -152,6 +155,54 @@ impl<'a> Stream<'a> {
             len,
         };
         stream
+    }
+
+    /// Kernel memory to be written to.
+    ///
+    /// # Safety
+    ///
+    /// `data` is valid for writes as long as the stream is used.
+    pub unsafe fn into_kernel_memory(data: *mut u8, len: usize) -> Self {
+        // SAFETY: By the requirements of this function; what is written may be read.
+        unsafe { Self::of_kernel_memory(data, len) }
+    }
+
+    /// Calls `f` with the 64-bit word that the stream begins with, to be written; `Ok(None)` if
+    /// that is not aligned or does not lie in one piece. Waits as [`copy`] does.
+    pub fn with_word<R>(
+        &mut self,
+        mut go_on: impl FnMut() -> bool,
+        f: impl FnOnce(&Atomic<u64>) -> R,
+    ) -> Result<Option<R>, CopyError> {
+        self.will_be_written();
+        let stretch = loop {
+            match self.current().map_err(CopyError::To)? {
+                Next::Bytes(stretch) => break stretch,
+                Next::End => return Err(CopyError::To(AccessError::OutOfBounds)),
+                Next::Missing(missing) => {
+                    self.let_go();
+                    let found = self.find(missing, &mut go_on);
+                    found.map_err(|e| not_found(e, CopyError::To))?;
+                }
+            }
+        };
+        let word = stretch.addr.cast::<u64>();
+        let fits = stretch.len >= size_of::<u64>() && word.is_aligned();
+        // SAFETY: Eight aligned bytes of a region that the stream keeps from being released. The
+        // kernel has no other kind of access to them but copies, which may tear, as those of
+        // processes do.
+        let result = fits.then(|| f(unsafe { Atomic::from_ptr(word) }));
+        self.let_go();
+        Ok(result)
+    }
+
+    /// Says that the bytes from here on are to be written, not read. Pages that were found to be
+    /// read may be shared with others.
+    fn will_be_written(&mut self) {
+        if !self.write {
+            self.let_go();
+            self.write = true;
+        }
     }
 
     /// What comes next.
@@ -208,6 +259,13 @@ impl<'a> Stream<'a> {
         let Some((_, memory)) = &self.leaf else {
             return Err(AccessError::Revoked);
         };
+        let generation = piece.leaf.generation.load(Relaxed);
+        if self
+            .generation
+            .is_some_and(|expected| expected != generation)
+        {
+            return Err(AccessError::Revoked);
+        }
         let len = (piece.length as usize).min(LET_GO_AFTER);
         let stretch = match &**memory {
             Memory::Paged(memory) => {
@@ -258,6 +316,7 @@ impl<'a> Stream<'a> {
             let window = self.windows.next()?;
             self.pieces = Pieces::of(window);
             self.inside_holder = None;
+            self.generation = window.bound.is_none().then_some(window.generation);
             self.holder = window.bound.is_some().then_some(&window.region);
         }
     }
@@ -348,6 +407,7 @@ pub fn copy(
     length: u64,
     mut go_on: impl FnMut() -> bool,
 ) -> Result<u64, CopyError> {
+    to.will_be_written();
     let copied = copy_until(to, from, length, &mut go_on);
     from.let_go();
     to.let_go();

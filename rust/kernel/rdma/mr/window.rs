@@ -17,7 +17,10 @@ use super::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// Why a work request cannot reach what it names.
@@ -46,9 +49,23 @@ pub struct Window {
     pub(super) bound: Option<Arc<Bound>>,
     pub(super) offset: u64,
     pub(super) length: u64,
+    /// The generation of the region's memory that this is a window of.
+    pub(super) generation: u32,
 }
 
 impl Window {
+    /// The part of this window that begins `skip` bytes into it, `length` bytes of it.
+    pub(super) fn part(self, skip: u64, length: u64) -> Result<Self, AccessError> {
+        if skip > self.length || length > self.length - skip {
+            return Err(AccessError::OutOfBounds);
+        }
+        Ok(Self {
+            offset: self.offset + skip,
+            length,
+            ..self
+        })
+    }
+
     /// The region that was named.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
@@ -73,6 +90,16 @@ impl Window {
 }
 
 impl Domain {
+    /// The address of the first byte of the region that `key` names, if it is of this domain.
+    pub fn start_of(self: &Arc<Self>, key: Key) -> Option<u64> {
+        let region = self.find(key)?;
+        let state = region.state.lock();
+        if state.key != key || !Arc::ptr_eq(region.domain(), self) {
+            return None;
+        }
+        Some(state.base())
+    }
+
     /// The window of `length` bytes at `addr` of the region that `key` names, for a use that needs
     /// `access`.
     #[inline]
@@ -84,7 +111,7 @@ impl Domain {
         access: Access,
     ) -> Result<Window, AccessError> {
         let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
-        let (bound, base, end) = {
+        let (bound, base, end, generation) = {
             let state = region.state.lock();
             if state.key != key || state.ended {
                 return Err(AccessError::NoSuchKey);
@@ -92,16 +119,15 @@ impl Domain {
             if !Arc::ptr_eq(region.domain(), self) {
                 return Err(AccessError::OtherDomain);
             }
-            if !state.access.includes(access) {
+            if !state.granted().includes(access) {
                 return Err(AccessError::NotAllowed);
             }
-            let zero_based = state.access.includes(Access::ZERO_BASED);
-            let base = if zero_based { 0 } else { state.iova };
             let end = match &state.bound {
                 Some(bound) => bound.layout().length().0,
                 None => region.own_length(),
             };
-            (state.bound.clone(), base, end)
+            let generation = region.generation.load(Relaxed);
+            (state.bound.clone(), state.base(), end, generation)
         };
         let offset = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
         if offset > end || length > end - offset {
@@ -112,6 +138,7 @@ impl Domain {
             bound,
             offset,
             length,
+            generation,
         })
     }
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! The C interface of libibverbs and of this library, and the inline functions
+//! of `<infiniband/verbs.h>`, which no library exports.
+
+#![allow(
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals
+)]
+#![allow(clippy::all, unsafe_op_in_unsafe_fn)]
+// Bindgen writes no SAFETY comments.
+#![allow(clippy::undocumented_unsafe_blocks)]
+
+use std::ffi::c_int;
+
+include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+
+/// The opcode that activates a staged layout; see `<infiniband/mrx.h>`.
+pub const IBV_WR_BIND_MR: ibv_wr_opcode = IBV_WR_DRIVER1;
+
+/// The errno value of a function pointer that the provider left empty.
+const NOT_THERE: c_int = libc::EOPNOTSUPP;
+
+/// # Safety
+///
+/// `cq` is a live completion queue, and `wc` has room for `num_entries`.
+pub unsafe fn ibv_poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
+    match (*(*cq).context).ops.poll_cq {
+        Some(poll_cq) => poll_cq(cq, num_entries, wc),
+        None => -NOT_THERE,
+    }
+}
+
+/// # Safety
+///
+/// `cq` is a live completion queue.
+pub unsafe fn ibv_req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    match (*(*cq).context).ops.req_notify_cq {
+        Some(req_notify_cq) => req_notify_cq(cq, solicited_only),
+        None => NOT_THERE,
+    }
+}
+
+/// # Safety
+///
+/// `qp` is a live queue pair, and `wr` a list of valid work requests.
+pub unsafe fn ibv_post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    match (*(*qp).context).ops.post_send {
+        Some(post_send) => post_send(qp, wr, bad_wr),
+        None => NOT_THERE,
+    }
+}
+
+/// # Safety
+///
+/// `qp` is a live queue pair, and `wr` a list of valid work requests.
+pub unsafe fn ibv_post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    match (*(*qp).context).ops.post_recv {
+        Some(post_recv) => post_recv(qp, wr, bad_wr),
+        None => NOT_THERE,
+    }
+}
+
+/// # Safety
+///
+/// `context` is a live context, and `entry` may be written.
+pub unsafe fn ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    entry: *mut ibv_gid_entry,
+) -> c_int {
+    _ibv_query_gid_ex(context, port, index, entry, 0, size_of::<ibv_gid_entry>())
+}
+
+/// What `verbs.h` calls `ibv_query_port`; the fields that only its newer form
+/// has stay zero.
+///
+/// # Safety
+///
+/// `context` is a live context, and `attr` may be written.
+pub unsafe fn ibv_query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+) -> c_int {
+    unsafe extern "C" {
+        #[link_name = "ibv_query_port"]
+        fn exported(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
+    }
+    attr.write_bytes(0, 1);
+    exported(context, port, attr)
+}

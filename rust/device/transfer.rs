@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a work request does.
+//!
+//! Bytes go straight from where they are to where they have to be, in the context that executes the
+//! send queue. Everything that can be checked is checked before the first byte moves, in the order
+//! in which the two ends of a wire would: the requester's own side first, then whether the other
+//! side is there, then the other side's memory, then whether it is ready (IBTA 1.7, 9.7 and 10.7).
+
+use super::{
+    attrs::Attrs,
+    execute::{
+        imm_only,
+        Failure, //
+    },
+    qp::Qp,
+    request::{
+        Local,
+        Operation,
+        Remote,
+        SendRequest,
+        Sge, //
+    },
+    sq::Route,
+    status::{
+        Completion,
+        Done,
+        Extra,
+        Status, //
+    },
+    wqe::{
+        total,
+        RawRecv,
+        RawSend,
+        RawSge, //
+    },
+};
+use crate::rdma::{
+    events::QpEvent,
+    mr::{
+        access::Access,
+        key::Key,
+        region::Domain,
+        stream::{
+            copy,
+            CopyError,
+            Stream, //
+        },
+        window::{
+            AccessError,
+            Window, //
+        },
+    },
+    task, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A request on its way.
+pub struct Transfer<'a> {
+    pub(super) qp: &'a Arc<Qp>,
+    pub(super) attrs: &'a Attrs,
+    pub(super) wqe: &'a RawSend,
+    pub(super) request: &'a SendRequest<'a>,
+    pub(super) inline: *const u8,
+    pub(super) recv: &'a mut RawRecv,
+    pub(super) local: &'a mut KVec<Window>,
+    pub(super) remote: &'a mut KVec<Window>,
+    pub(super) route: &'a mut Option<Route>,
+}
+
+pub(super) const REMOTE_ACCESS: Failure =
+    Failure::Refused(Status::RemoteAccess, Some(QpEvent::AccessError));
+pub(super) const INVALID_REQUEST: Failure =
+    Failure::Refused(Status::RemoteInvalidRequest, Some(QpEvent::RequestError));
+
+impl Transfer<'_> {
+    /// Carries the request out.
+    pub fn run(&mut self, operation: &Operation) -> Result<(), Failure> {
+        let domain = &self.qp.domain;
+        let fatal = |status| move |_| Failure::Fatal(status);
+        match *operation {
+            Operation::Send { extra } if self.qp.transport.is_datagram() => self.datagram(extra),
+            Operation::Send { extra } => self.send(extra),
+            Operation::Write { remote, imm } => self.write(remote, imm),
+            Operation::AtomicWrite { remote } => self.atomic_write(remote),
+            Operation::Read { remote, invalidate } => self.read(remote, invalidate),
+            Operation::Atomic { remote, operation } => self.atomic(remote, operation),
+            Operation::Flush {
+                remote,
+                length,
+                persistent,
+            } => self.flush(remote, length, persistent),
+            Operation::Bind { key } => domain.bind(key).map_err(fatal(Status::BindError)),
+            Operation::BindWindow(ref wanted) => domain
+                .bind_window(wanted, self.qp.number)
+                .map_err(fatal(Status::BindError)),
+            Operation::Invalidate { key } => domain
+                .invalidate(key, self.qp.number)
+                .map_err(fatal(Status::LocalQpOperation)),
+            Operation::Register(ref wanted) => domain
+                .register(wanted)
+                .map_err(fatal(Status::LocalQpOperation)),
+        }
+    }
+
+    /// Finds the other side, if it is connected to this one and can be reached.
+    pub fn peer(&mut self) -> Option<Arc<Qp>> {
+        let attrs = self.attrs;
+        let peer = self.qp.port.qps().get(attrs.dest_qp_num)?;
+        if !peer.state().receives()
+            || peer.attrs().dest_qp_num != self.qp.number
+            || peer.transport != self.qp.transport
+        {
+            return None;
+        }
+        self.reach(&peer, &attrs.path.dgid).then(|| {
+            peer.heard();
+            peer
+        })
+    }
+
+    /// Whether the device of `peer` has the address `gid` and both devices can send.
+    pub(super) fn reach(&mut self, peer: &Arc<Qp>, gid: &[u8; 16]) -> bool {
+        if !self.qp.port.is_running() || !peer.port.is_running() {
+            return false;
+        }
+        let route = Route {
+            qp_num: peer.number,
+            gid: *gid,
+            generation: super::port::address_generation(),
+        };
+        if *self.route != Some(route) {
+            if !peer.port.owns_gid(gid) {
+                return false;
+            }
+            *self.route = Some(route);
+        }
+        true
+    }
+
+    /// Checks the local elements.
+    pub(super) fn check_local(&mut self, access: Access) -> Result<(), Failure> {
+        self.local.clear();
+        match self.request.local {
+            Local::Inline(_) => Ok(()),
+            Local::Elements(elements) => windows(self.local, &self.qp.domain, elements, access)
+                .map_err(|_| Failure::Fatal(Status::LocalProtection)),
+        }
+    }
+
+    /// Checks `length` bytes of the other side's memory. A request of no bytes needs none (IBTA
+    /// 1.7, C9-88).
+    pub(super) fn check_remote(
+        &mut self,
+        peer: &Arc<Qp>,
+        remote: Remote,
+        length: u64,
+        access: Access,
+    ) -> Result<(), Failure> {
+        self.remote.clear();
+        if !Access::from_bits(peer.attrs().access).includes(access) {
+            return Err(INVALID_REQUEST);
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        let window = peer
+            .domain
+            .remote_window(remote.key, remote.addr, length, access, peer.number)
+            .map_err(|_| REMOTE_ACCESS)?;
+        push(self.remote, window).map_err(|_| REMOTE_ACCESS)
+    }
+
+    /// Takes a receive of the other side.
+    pub(super) fn take_recv(&mut self, peer: &Arc<Qp>) -> Result<(), Failure> {
+        if peer.take_recv(self.recv, |_| true) {
+            return Ok(());
+        }
+        if !peer.state().receives() {
+            return Err(Failure::Unanswered);
+        }
+        Err(Failure::NotReady {
+            micros: peer.attrs().rnr_delay_us(),
+        })
+    }
+
+    fn complete_recv(&self, peer: &Arc<Qp>, status: Status, done: Done, extra: Extra) {
+        peer.complete_recv(Completion {
+            status,
+            byte_len: self.request.length as u32,
+            extra,
+            src_qp: self.qp.wire_number(),
+            solicited: self.request.solicited,
+            ..peer.completion(self.recv.wr_id(), done)
+        });
+    }
+
+    /// Ends the receive that was taken with an error, which breaks the other side.
+    pub(super) fn fail_recv(&self, peer: &Arc<Qp>, theirs: Status, ours: Status) -> Failure {
+        self.complete_recv(peer, theirs, Done::Recv, Extra::None);
+        peer.fail(None);
+        Failure::PeerFailed(ours)
+    }
+
+    /// Checks the receive that was taken, which is to hold `length` bytes.
+    pub(super) fn check_recv(&mut self, peer: &Arc<Qp>, length: u64) -> Result<(), Failure> {
+        let Some(elements) = self.recv.elements(peer.recv_max_sge) else {
+            return Err(self.fail_recv(peer, Status::LocalQpOperation, Status::RemoteOperation));
+        };
+        if total(elements) < length {
+            return Err(self.fail_recv(peer, Status::LocalLength, Status::RemoteInvalidRequest));
+        }
+        self.remote.clear();
+        if windows(self.remote, &peer.domain, elements, Access::LOCAL_WRITE).is_err() {
+            return Err(self.fail_recv(peer, Status::LocalProtection, Status::RemoteOperation));
+        }
+        Ok(())
+    }
+
+    /// What a copy into a receive failed with.
+    pub(super) fn copy_failed(&self, peer: &Arc<Qp>, error: CopyError) -> Failure {
+        let (theirs, ours) = match error {
+            CopyError::To(_) => {
+                return self.fail_recv(peer, Status::LocalProtection, Status::RemoteOperation)
+            }
+            CopyError::From(_) => (Status::Flushed, Status::LocalProtection),
+            CopyError::Stopped => (Status::Flushed, Status::Flushed),
+        };
+        // The receive is gone, and so is the message: the other side cannot go on.
+        self.complete_recv(peer, theirs, Done::Recv, Extra::None);
+        peer.fail(None);
+        Failure::Fatal(ours)
+    }
+
+    fn send(&mut self, extra: Extra) -> Result<(), Failure> {
+        self.check_local(Access::LOCAL_READ)?;
+        let peer = self.peer().ok_or(Failure::Unanswered)?;
+        self.take_recv(&peer)?;
+        self.check_recv(&peer, self.request.length)?;
+        let mut to = Stream::new(self.remote);
+        self.push_bytes(&mut to)
+            .map_err(|error| self.copy_failed(&peer, error))?;
+        // What the stream holds is let go of before anything is taken back.
+        drop(to);
+        if let Extra::Invalidate(key) = extra {
+            let key = Key::from_raw(key);
+            if peer.domain.invalidate(key, peer.number).is_err() {
+                let status = Status::RemoteInvalidRequest;
+                return Err(self.fail_recv(&peer, status, status));
+            }
+        }
+        self.complete_recv(&peer, Status::Success, Done::Recv, extra);
+        Ok(())
+    }
+
+    fn write(&mut self, remote: Remote, imm: Option<u32>) -> Result<(), Failure> {
+        self.check_local(Access::LOCAL_READ)?;
+        let peer = self.peer().ok_or(Failure::Unanswered)?;
+        self.check_remote(&peer, remote, self.request.length, Access::REMOTE_WRITE)?;
+        if imm.is_some() {
+            self.take_recv(&peer)?;
+        }
+        let mut to = Stream::new(self.remote);
+        if let Err(e) = self.push_bytes(&mut to) {
+            let failure = match e {
+                CopyError::To(_) => REMOTE_ACCESS,
+                CopyError::From(_) => Failure::Fatal(Status::LocalProtection),
+                CopyError::Stopped => Failure::Fatal(Status::Flushed),
+            };
+            if imm.is_some() {
+                self.complete_recv(&peer, Status::Flushed, Done::Recv, Extra::None);
+                peer.fail(None);
+            }
+            return Err(failure);
+        }
+        if imm.is_some() {
+            let extra = imm_only(imm);
+            self.complete_recv(&peer, Status::Success, Done::RecvRdmaWithImm, extra);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, remote: Remote, invalidate: Option<Key>) -> Result<(), Failure> {
+        self.check_local(Access::LOCAL_WRITE)?;
+        let peer = self.reading_peer()?;
+        self.check_remote(&peer, remote, self.request.length, Access::REMOTE_READ)?;
+        {
+            let mut from = Stream::new(self.remote);
+            let mut to = Stream::new(self.local);
+            match copy(&mut to, &mut from, self.request.length, || self.go_on()) {
+                Ok(_) => {}
+                Err(CopyError::From(_)) => return Err(REMOTE_ACCESS),
+                Err(CopyError::To(_)) => return Err(Failure::Fatal(Status::LocalProtection)),
+                Err(CopyError::Stopped) => return Err(Failure::Fatal(Status::Flushed)),
+            }
+        }
+        if let Some(key) = invalidate {
+            let invalidated = self.qp.domain.invalidate(key, self.qp.number);
+            invalidated.map_err(|_| Failure::Fatal(Status::LocalQpOperation))?;
+        }
+        Ok(())
+    }
+
+    /// The other side, for a request that brings something back: both sides must have been set to
+    /// have some of those outstanding.
+    pub(super) fn reading_peer(&mut self) -> Result<Arc<Qp>, Failure> {
+        if self.attrs.max_rd_atomic == 0 {
+            return Err(Failure::Fatal(Status::LocalQpOperation));
+        }
+        let peer = self.peer().ok_or(Failure::Unanswered)?;
+        if peer.attrs().max_dest_rd_atomic == 0 {
+            return Err(INVALID_REQUEST);
+        }
+        Ok(peer)
+    }
+
+    /// Moves the local bytes to `to`.
+    pub(super) fn push_bytes(&self, to: &mut Stream<'_>) -> Result<(), CopyError> {
+        let mut from = match self.request.local {
+            Local::Elements(_) => Stream::new(self.local),
+            // SAFETY: The inline data is in the slot of the request, which is not given back
+            // before the request is done with; the length is within the slot by the limits of the
+            // queue.
+            Local::Inline(len) => unsafe { Stream::of_kernel_memory(self.inline, len) },
+        };
+        copy(to, &mut from, self.request.length, || self.go_on()).map(|_| ())
+    }
+
+    /// Whether a long copy goes on: not when its queue pair broke, its process is dying or its
+    /// device is going away.
+    pub(super) fn go_on(&self) -> bool {
+        task::let_others_run();
+        self.qp.state().receives() && !task::is_dying() && !self.qp.port.is_leaving()
+    }
+}
+
+/// Checks `elements` and puts their windows into `out`. Elements of no bytes need no region.
+fn windows(
+    out: &mut KVec<Window>,
+    domain: &Arc<Domain>,
+    elements: &[RawSge],
+    access: Access,
+) -> Result<(), AccessError> {
+    for element in elements {
+        let sge = Sge::from(element);
+        if sge.length == 0 {
+            continue;
+        }
+        let window = domain.window(sge.key, sge.addr, u64::from(sge.length), access)?;
+        push(out, window)?;
+    }
+    Ok(())
+}
+
+/// Adds a window; the list has room for as many as there can be.
+fn push(out: &mut KVec<Window>, window: Window) -> Result<(), AccessError> {
+    out.push_within_capacity(window)
+        .map_err(|_| AccessError::OutOfBounds)
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Layouts that a work request makes active.
+
+use std::time::Duration;
+
+use mrx::sys;
+
+use super::scene::{fetch, pair, small, Scene, ZERO_BASED};
+use crate::harness::{
+    check::same_bytes, ensure_eq, memory::ALL, pattern, Mr, Pair, Setup, Sge, Test, Work,
+};
+
+pub const TESTS: &[Test] = &[
+    Test::new(
+        "binding: a staged layout is not active before its bind request",
+        staged,
+    ),
+    Test::new(
+        "binding: requests before the bind see the old layout, and those behind it the new one",
+        in_order,
+    ),
+    Test::new(
+        "binding: a bind request with nothing staged fails at home",
+        nothing_staged,
+    ),
+    Test::new(
+        "binding: a bind request with an unknown key fails at home",
+        unknown,
+    ),
+    Test::new(
+        "binding: a bind request of another domain fails at home",
+        other_domain,
+    ),
+    Test::new("binding: one staged layout is bound once", once),
+    Test::new("binding: the layout that was staged last is bound", last),
+    Test::new("binding: a refused staging keeps what stands", refused),
+    Test::new("binding: an unsignalled bind request is silent", unsignaled),
+    Test::new("binding: a staged pattern is bound, too", pattern_bound),
+];
+
+const STAGE: u32 = sys::IBV_MR_SET_LAYOUT_WITH_POST_WR;
+
+/// The small layout, and another one of as many ranges with its bytes.
+fn scene(setup: &Setup) -> anyhow::Result<(Pair, Scene, [Sge; 2], Vec<u8>)> {
+    let pair = pair(setup)?;
+    let scene = small(&pair, Mr::empty(&pair.pd, ZERO_BASED)?)?;
+    let other = [scene.regions[1].sge(50..100), scene.regions[0].sge(0..50)];
+    let bytes = [
+        scene.regions[1].memory.read(50..100),
+        scene.regions[0].memory.read(0..50),
+    ]
+    .concat();
+    Ok((pair, scene, other, bytes))
+}
+
+fn bind(pair: &Pair, region: &Mr) -> anyhow::Result<()> {
+    pair.a.post(&Work::bind(5, region.lkey()))?;
+    pair.a.send_cq.wait()?.is(5, sys::IBV_WC_SUCCESS)?;
+    Ok(())
+}
+
+fn staged(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, bytes) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    same_bytes(
+        &fetch(&pair, &scene.holder, 0, 100)?,
+        &scene.expected(0, 100),
+        "before",
+    )?;
+    bind(&pair, &scene.holder)?;
+    same_bytes(&fetch(&pair, &scene.holder, 0, 100)?, &bytes, "after")
+}
+
+fn in_order(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, bytes) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    let (first, second) = (pair.region(100, ALL)?, pair.region(100, ALL)?);
+    let piece = [scene.holder.piece(0, 100)];
+    pair.a.post_all(&[
+        Work::write(1, &piece, first.at(0), first.rkey()),
+        Work::bind(2, scene.holder.lkey()),
+        Work::write(3, &piece, second.at(0), second.rkey()),
+    ])?;
+    for id in 1..=3 {
+        pair.a.send_cq.wait()?.is(id, sys::IBV_WC_SUCCESS)?;
+    }
+    same_bytes(
+        &first.memory.all(),
+        &scene.expected(0, 100),
+        "what went before",
+    )?;
+    same_bytes(&second.memory.all(), &bytes, "what went behind")
+}
+
+/// The request fails at `a`, and the small layout stands.
+fn fails(pair: &Pair, scene: &Scene, work: &Work) -> anyhow::Result<()> {
+    pair.a.post(work)?;
+    let failed = pair.a.send_cq.wait()?;
+    let local = [
+        sys::IBV_WC_LOC_QP_OP_ERR,
+        sys::IBV_WC_LOC_PROT_ERR,
+        sys::IBV_WC_MW_BIND_ERR,
+    ];
+    anyhow::ensure!(local.contains(&failed.status()), "a completion {failed}");
+    pair.a.breaks()?;
+    let next = Pair::in_domain(&pair.pd, &Default::default(), &Default::default())?;
+    same_bytes(
+        &fetch(&next, &scene.holder, 0, 100)?,
+        &scene.expected(0, 100),
+        "afterwards",
+    )
+}
+
+fn nothing_staged(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, ..) = scene(setup)?;
+    fails(&pair, &scene, &Work::bind(5, scene.holder.lkey()))
+}
+
+fn unknown(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, _) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    fails(&pair, &scene, &Work::bind(5, scene.holder.lkey() ^ 0x5500))
+}
+
+fn other_domain(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, _) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    let elsewhere = Pair::in_domain(
+        &pair.context.pd()?,
+        &Default::default(),
+        &Default::default(),
+    )?;
+    elsewhere.a.post(&Work::bind(5, scene.holder.lkey()))?;
+    let failed = elsewhere.a.send_cq.wait()?;
+    anyhow::ensure!(failed.status() != sys::IBV_WC_SUCCESS, "it was bound");
+    same_bytes(
+        &fetch(&pair, &scene.holder, 0, 100)?,
+        &scene.expected(0, 100),
+        "afterwards",
+    )
+}
+
+fn once(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, _) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    bind(&pair, &scene.holder)?;
+    pair.a.post(&Work::bind(6, scene.holder.lkey()))?;
+    let failed = pair.a.send_cq.wait()?;
+    anyhow::ensure!(
+        failed.status() != sys::IBV_WC_SUCCESS,
+        "it was bound a second time"
+    );
+    Ok(())
+}
+
+fn last(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, bytes) = scene(setup)?;
+    scene
+        .holder
+        .set_layout_with(STAGE, &[scene.ranges[1], scene.ranges[1]])?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    bind(&pair, &scene.holder)?;
+    same_bytes(&fetch(&pair, &scene.holder, 0, 100)?, &bytes, "the layout")
+}
+
+fn refused(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, ..) = scene(setup)?;
+    let bad = Sge {
+        lkey: 0x7777_7777,
+        ..scene.ranges[0]
+    };
+    anyhow::ensure!(
+        scene.holder.set_layout_with(STAGE, &[bad]).is_err(),
+        "it was accepted"
+    );
+    same_bytes(
+        &fetch(&pair, &scene.holder, 0, 100)?,
+        &scene.expected(0, 100),
+        "the layout",
+    )
+}
+
+fn unsignaled(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, bytes) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    pair.a
+        .post(&Work::bind(5, scene.holder.lkey()).unsignaled())?;
+    pair.a.send_cq.stays_empty(Duration::from_millis(100))?;
+    same_bytes(&fetch(&pair, &scene.holder, 0, 100)?, &bytes, "the layout")
+}
+
+fn pattern_bound(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, mut scene, ..) = scene(setup)?;
+    scene.regions.push(pair.filled(&pattern(8, 100), ALL)?);
+    let entry = crate::harness::layout::Entry::new(scene.regions[2].sge(0..1), 1, &[(2, 50)]);
+    scene.holder.set_interleaved(STAGE, &[entry])?;
+    bind(&pair, &scene.holder)?;
+    let wanted: Vec<_> = pattern(8, 100).into_iter().step_by(2).collect();
+    ensure_eq!(fetch(&pair, &scene.holder, 0, 50)?, wanted);
+    Ok(())
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Many words of the rings change at random.
+
+use std::{
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc,
+    },
+    time::{Duration, Instant},
+};
+
+use super::victim::{domain, Victim, EDGES};
+use crate::harness::{
+    rings::{self, recv, ring_doorbell, send, Ring, Shape},
+    Setup, Test, Work,
+};
+
+pub const TESTS: &[Test] = &[
+    Test::new("rings: random garbage in the send ring", send_garbage).seconds(180),
+    Test::new("rings: random garbage in the receive ring", receive_garbage).seconds(180),
+    Test::new(
+        "rings: random garbage in the completion ring",
+        completion_garbage,
+    )
+    .seconds(180),
+    Test::new(
+        "rings: random garbage in all rings while the kernel reads them",
+        concurrent,
+    )
+    .seconds(180),
+];
+
+/// Changes something somewhere in a ring.
+fn disturb((ring, shape): (Ring, Shape), random: &mut fastrand::Rng, key: u32) {
+    let value = match random.u8(0..5) {
+        0 => random.u32(..),
+        1 => random.u32(0..20),
+        2 => key,
+        _ => EDGES[random.usize(0..EDGES.len())],
+    };
+    let element = ring.element(shape, random.u32(..));
+    match random.u8(0..12) {
+        0 => ring.set_word(rings::PRODUCER, value),
+        1 => ring.set_word(rings::CONSUMER, value),
+        2 => ring.set_word(
+            rings::PRODUCER,
+            ring.word(rings::PRODUCER).wrapping_add(value % 8),
+        ),
+        3 => ring.set_word(rings::INDEX_MASK, value),
+        4 => ring.set_word(rings::ELEMENT_SIZE, value),
+        5 => ring.set_byte(random.usize(0..ring.len()), value as u8),
+        6 => ring.set_word(element + send::OPCODE, random.u32(0..20)),
+        7 => ring.set_word(element + send::FLAGS, random.u32(0..32)),
+        8 => ring.set_word(element + send::DMA + random.usize(0..12) * 4, value),
+        9 => ring.set_word(element + recv::DMA + random.usize(0..12) * 4, value),
+        _ => ring.set_word(element + random.usize(0..shape.size / 4) * 4, value),
+    }
+}
+
+/// Rounds of disturbing the rings that `choose` picks, each on a fresh victim.
+fn garbage(setup: &Setup, choose: impl Fn(&Victim) -> Vec<(Ring, Shape)>) -> anyhow::Result<()> {
+    let pd = domain(setup)?;
+    let mut random = fastrand::Rng::with_seed(setup.seed);
+    for round in 0..setup.rounds.unwrap_or(60) {
+        let victim = Victim::new(&pd)?;
+        victim.post_some();
+        let rings = choose(&victim);
+        let key = victim.region.lkey();
+        for _ in 0..random.u32(1..60) {
+            disturb(rings[random.usize(0..rings.len())], &mut random, key);
+            if random.u8(0..4) == 0 {
+                let _ = ring_doorbell(&victim.qp);
+                let _ = victim
+                    .peer
+                    .post(&Work::send(5, &[victim.region.sge(0..64)]));
+            }
+        }
+        let what = || format!("round {round} of seed {}", setup.seed);
+        victim.end(&pd).map_err(|error| error.context(what()))?;
+    }
+    Ok(())
+}
+
+fn send_garbage(setup: &Setup) -> anyhow::Result<()> {
+    garbage(setup, |victim| vec![victim.send])
+}
+
+fn receive_garbage(setup: &Setup) -> anyhow::Result<()> {
+    garbage(setup, |victim| vec![victim.receive])
+}
+
+fn completion_garbage(setup: &Setup) -> anyhow::Result<()> {
+    garbage(setup, |victim| victim.completions.clone())
+}
+
+fn concurrent(setup: &Setup) -> anyhow::Result<()> {
+    let pd = domain(setup)?;
+    for round in 0..setup.rounds.unwrap_or(60) / 3 {
+        let victim = Victim::new(&pd)?;
+        victim.post_some();
+        let mut rings = victim.completions.clone();
+        rings.extend([victim.send, victim.receive, victim.send, victim.receive]);
+        let (key, stop) = (victim.region.lkey(), Arc::new(AtomicBool::new(false)));
+        let seed = setup.seed.wrapping_add(round.into());
+        let vandal = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                while !stop.load(Ordering::Relaxed) {
+                    disturb(rings[random.usize(0..rings.len())], &mut random, key);
+                    if random.u8(0..64) == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        });
+        let end = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < end {
+            let _ = ring_doorbell(&victim.qp);
+            let _ = victim
+                .peer
+                .post(&Work::send(5, &[victim.region.sge(0..64)]));
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        stop.store(true, Ordering::Relaxed);
+        anyhow::ensure!(vandal.join().is_ok(), "the other thread panicked");
+        let what = || format!("round {round} of seed {}", setup.seed);
+        victim.end(&pd).map_err(|error| error.context(what()))?;
+    }
+    Ok(())
+}
