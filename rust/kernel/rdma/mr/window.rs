@@ -6,14 +6,21 @@ use super::{
     access::Access,
     binding::Bound,
     key::Key,
+    layout::{
+        ByteLength,
+        Position, //
+    },
     region::{
         Domain,
         Region, //
     },
 };
-use kernel::sync::{
-    atomic::Relaxed,
-    Arc, //
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// Why a work request cannot reach what it names.
@@ -29,6 +36,8 @@ pub enum AccessError {
     OutOfBounds,
     /// The memory has been taken away meanwhile.
     Revoked,
+    /// The process has nothing mapped there that may be accessed so.
+    NotMapped,
 }
 
 /// Bytes of a region that have been checked, but not looked for yet.
@@ -55,6 +64,28 @@ impl Window {
             length,
             ..self
         })
+    }
+
+    /// The region that was named.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Calls `f` with region, offset and length of each range that the window consists of, in
+    /// order, until it fails. A window of no bytes has one range.
+    pub fn for_each_range(&self, f: &mut dyn FnMut(&Arc<Region>, u64, u64) -> Result) -> Result {
+        let Some(bound) = &self.bound else {
+            return f(&self.region, self.offset, self.length);
+        };
+        let walker = bound
+            .layout()
+            .walk(Position(self.offset), ByteLength(self.length))?;
+        for run in walker {
+            for offset in run.offsets() {
+                f(run.leaf, offset.0, run.length.0)?;
+            }
+        }
+        Ok(())
     }
 }
 
