@@ -308,6 +308,11 @@ struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attr
 	return uverbs_attr_get_uobject(attrs, id);
 }
 
+struct ib_ucontext *mrx_uverbs_context(const struct uverbs_attr_bundle *attrs)
+{
+	return ib_uverbs_get_ucontext(attrs);
+}
+
 bool mrx_uverbs_attr_is_valid(const struct uverbs_attr_bundle *attrs, u16 id)
 {
 	return uverbs_attr_is_valid(attrs, id);

@@ -12,6 +12,7 @@ struct delayed_work;
 struct ib_device;
 union ib_gid;
 struct ib_mr;
+struct ib_ucontext;
 struct ib_umem;
 struct ib_uobject;
 struct kobject;
@@ -82,6 +83,7 @@ struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name);
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id);
 struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attrs,
 					   u16 id);
+struct ib_ucontext *mrx_uverbs_context(const struct uverbs_attr_bundle *attrs);
 bool mrx_uverbs_attr_is_valid(const struct uverbs_attr_bundle *attrs, u16 id);
 int mrx_uverbs_copy_from(void *to, const struct uverbs_attr_bundle *attrs,
 			 u16 id, size_t size);

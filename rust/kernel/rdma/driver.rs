@@ -41,6 +41,7 @@ pub use crate::bindings::{
 #[derive(Clone, Copy)]
 pub struct DeviceRef<'a> {
     device: NonNull<bindings::ib_device>,
+    context: Option<peer::private::ContextId>,
     _call: PhantomData<&'a ()>,
 }
 
@@ -51,8 +52,22 @@ impl DeviceRef<'_> {
     pub(super) unsafe fn from_raw(device: *mut bindings::ib_device) -> Result<Self> {
         Ok(Self {
             device: NonNull::new(device).ok_or(EINVAL)?,
+            context: None,
             _call: PhantomData,
         })
+    }
+
+    /// The same, on behalf of the process that made `uobject`, if one did.
+    ///
+    /// # Safety
+    ///
+    /// `uobject` is null or belongs to the verbs call that is running.
+    pub(super) unsafe fn for_process_of(mut self, uobject: *mut bindings::ib_uobject) -> Self {
+        if !uobject.is_null() {
+            // SAFETY: By the requirements of this function.
+            self.context = peer::private::ContextId::of(unsafe { (*uobject).context });
+        }
+        self
     }
 
     /// Pins memory of the current process; see [`Umem`]. It must be released by the call that
@@ -81,6 +96,7 @@ impl DeviceRef<'_> {
             len,
             writable,
             device,
+            context: self.context,
         })
     }
 

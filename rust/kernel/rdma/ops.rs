@@ -27,6 +27,10 @@ use super::{
         Handle,
         Object, //
     },
+    peer::private::{
+        self,
+        ContextId, //
+    },
     registration,
     udata::Udata, //
 };
@@ -200,7 +204,11 @@ impl<D: Driver> Ops<D> {
     /// # Safety
     ///
     /// To be called by the core; see the module's documentation.
-    unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
+    unsafe extern "C" fn dealloc_ucontext(context: *mut bindings::ib_ucontext) {
+        if let Some(context) = ContextId::of(context) {
+            private::forget(context);
+        }
+    }
 
     /// # Safety
     ///

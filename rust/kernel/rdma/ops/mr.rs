@@ -48,7 +48,7 @@ impl<D: Driver> Ops<D> {
                 return Err(EOPNOTSUPP);
             }
             let device = device_state::<D>((*pd).device)?;
-            let caller = DeviceRef::from_raw((*pd).device)?;
+            let caller = DeviceRef::from_raw((*pd).device)?.for_process_of((*pd).uobject);
             let pd = Object::<ib_pd, D::Pd>::state(pd)?;
             wrap_mr::<D>(|| device.reg_user_mr(caller, pd, start, length, iova, access as u32))
         };
