@@ -153,6 +153,16 @@ impl Paged {
         (addr < self.bytes.end).then_some(addr)
     }
 
+    /// The bytes whose pages `bytes` touches.
+    pub fn whole_pages(&self, bytes: Range<u64>) -> Range<u64> {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        // Where pages begin in the region depends on where the region begins in its page.
+        let skew = (self.bytes.start & !PAGE_MASK) as u64;
+        let before = bytes.start.wrapping_add(skew) % PAGE;
+        let after = bytes.end.wrapping_add(skew).wrapping_neg() % PAGE;
+        bytes.start.saturating_sub(before)..bytes.end.saturating_add(after)
+    }
+
     /// The bytes from `offset` on that are known and lie next to each other, at most `len`. They
     /// stay as long as what is left in `held`, which is also where to begin next time.
     #[inline]
