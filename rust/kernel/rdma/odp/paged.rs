@@ -220,7 +220,9 @@ impl Paged {
             write,
             effort: Effort::Fault,
         };
-        let found = self.find(&mm, &span, &mut pages, wanted)?;
+        let found = self
+            .find(&mm, &span, &mut pages, wanted)
+            .inspect_err(|_| self.forget(&span))?;
         self.stats.faults.add(found);
         Ok(())
     }
@@ -251,6 +253,23 @@ impl Paged {
         // The lock may be let go of to allocate; nobody else adds meanwhile.
         spans.store(index, span.clone(), GFP_KERNEL_ACCOUNT)?;
         Ok(span)
+    }
+
+    /// Gives up a span in which nothing was found, so that looking for what is not there costs no
+    /// memory. Whoever uses it meanwhile goes on with it; what they find is only not found again.
+    fn forget(&self, span: &Arc<Span>) {
+        if !span.is_empty() {
+            return;
+        }
+        let index = span.start() >> SPAN_SHIFT;
+        let mut spans = self.spans.lock();
+        let is_same = spans
+            .get(index)
+            .is_some_and(|known| core::ptr::eq(&*known, &**span));
+        let forgotten = is_same.then(|| spans.remove(index));
+        // The last reference goes without the lock.
+        drop(spans);
+        drop(forgotten);
     }
 
     fn users(&self) -> Result<ARef<MmWithUserAsync>> {
@@ -310,8 +329,11 @@ impl Paged {
             let span = self.span(&mm, addr)?;
             let part = addr..end.min(span.end());
             addr = part.end;
-            total =
-                total.saturating_add(self.prefetch_in(&mm, &span, &mut pages, part, what, effort)?);
+            let found = self.prefetch_in(&mm, &span, &mut pages, part, what, effort);
+            if !matches!(found, Ok(1..)) {
+                self.forget(&span);
+            }
+            total = total.saturating_add(found?);
         }
         Ok(total)
     }
