@@ -103,6 +103,10 @@ static void implicit(struct pair *pair)
 	CHECK_EQ(put(pair, all, a, all, 0x7ffffffff000UL, PAGE), IBV_WC_REM_ACCESS_ERR);
 	pair_reset(pair);
 	CHECK_EQ(put(pair, all, a, all, UINT64_MAX - PAGE, PAGE), IBV_WC_REM_ACCESS_ERR);
+	pair_reset(pair);
+	/* Looking for what is not there, all over the address space, leaves nothing behind. */
+	for (uint64_t at = 1UL << 40; at < 200UL << 40; at += 1UL << 40)
+		advise_one(all, 0, 1, (void *)(at % (100UL << 40)), PAGE);
 	ibv_dereg_mr(all);
 	munmap(a, 5 * MB);
 	munmap(b, MB);

@@ -208,13 +208,15 @@ static void killed_in_the_middle(struct pair *unused)
 }
 
 /* For the eye: what paging costs where there is nothing to page. */
-static void speed(struct pair *pair)
+static void resident_speed(struct pair *pair, int advice, const char *pages)
 {
 	size_t len = 64 * MB;
 	char *a = map(len), *b = map(len);
 	struct ibv_mr *pinned[2], *paged[2];
 	double best[2] = { 1e9, 1e9 }, t;
 
+	madvise(a, len, advice);
+	madvise(b, len, advice);
 	memset(a, 1, len);
 	memset(b, 1, len);
 	for (int i = 0; i < 2; i++) {
@@ -223,7 +225,7 @@ static void speed(struct pair *pair)
 		CHECK(pinned[i] && paged[i]);
 		CHECK_EQ(advise_one(paged[i], 1, 1, i ? b : a, len), 0);
 	}
-	for (int i = 0; i < 10; i++) {
+	for (int i = 0; i < 20; i++) {
 		struct ibv_mr **mr = i % 2 ? paged : pinned;
 
 		t = now();
@@ -232,7 +234,7 @@ static void speed(struct pair *pair)
 		if (t < best[i % 2])
 			best[i % 2] = t;
 	}
-	printf("# 64 MiB resident: pinned %.0f MB/s, paged %.0f MB/s, ratio %.3f\n",
+	printf("# 64 MiB resident, %s pages: pinned %.0f MB/s, paged %.0f MB/s, ratio %.3f\n", pages,
 	       len / best[0] / 1e6, len / best[1] / 1e6, best[0] / best[1]);
 	for (int i = 0; i < 2; i++) {
 		ibv_dereg_mr(pinned[i]);
@@ -240,7 +242,18 @@ static void speed(struct pair *pair)
 	}
 	munmap(a, len);
 	munmap(b, len);
-	for (int i = 0; i < 3; i++) {
+}
+
+static void speed(struct pair *pair)
+{
+	size_t len = 64 * MB;
+	struct ibv_mr *paged[1];
+	char *a;
+	double t;
+
+	resident_speed(pair, MADV_HUGEPAGE, "huge");
+	resident_speed(pair, MADV_NOHUGEPAGE, "small");
+	for (int i = 0; i < 4; i++) {
 		double populate, prefetch;
 
 		a = map(len);

@@ -53,6 +53,9 @@ pub struct Window {
     pub(super) generation: u32,
 }
 
+/// What looks at region, offset and length of one range after the other, and says whether to go on.
+pub type RangeVisitor<'a> = dyn FnMut(&Arc<Region>, u64, u64) -> Result<bool> + 'a;
+
 impl Window {
     /// The part of this window that begins `skip` bytes into it, `length` bytes of it.
     pub(super) fn part(self, skip: u64, length: u64) -> Result<Self, AccessError> {
@@ -72,17 +75,19 @@ impl Window {
     }
 
     /// Calls `f` with region, offset and length of each range that the window consists of, in
-    /// order, until it fails. A window of no bytes has one range.
-    pub fn for_each_range(&self, f: &mut dyn FnMut(&Arc<Region>, u64, u64) -> Result) -> Result {
+    /// order, until it fails or says that it has seen enough (`false`).
+    pub fn for_each_range(&self, f: &mut RangeVisitor<'_>) -> Result {
         let Some(bound) = &self.bound else {
-            return f(&self.region, self.offset, self.length);
+            return f(&self.region, self.offset, self.length).map(drop);
         };
         let walker = bound
             .layout()
             .walk(Position(self.offset), ByteLength(self.length))?;
         for run in walker {
             for offset in run.offsets() {
-                f(run.leaf, offset.0, run.length.0)?;
+                if !f(run.leaf, offset.0, run.length.0)? {
+                    return Ok(());
+                }
             }
         }
         Ok(())

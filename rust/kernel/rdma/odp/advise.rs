@@ -25,6 +25,7 @@ use super::{
     queue, //
 };
 use crate::bindings;
+use core::ops::Range;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -107,22 +108,33 @@ pub enum Manner {
 
 /// `EINVAL` if no range of the window is paged on demand.
 fn check_paged(window: &Window) -> Result {
-    let found = window.for_each_range(&mut |region, _, _| match region.paged() {
-        // Enough has been seen.
-        Some(_) => Err(EEXIST),
-        None => Ok(()),
-    });
-    match found {
-        Err(EEXIST) => Ok(()),
-        _ => Err(EINVAL),
+    let mut is_paged = false;
+    window.for_each_range(&mut |region, _, _| {
+        is_paged = region.paged().is_some();
+        Ok(!is_paged)
+    })?;
+    if !is_paged {
+        return Err(EINVAL);
     }
+    Ok(())
 }
 
 fn prefetch(window: &Window, what: Prefetch, manner: Manner) -> Result {
-    window.for_each_range(&mut |region, offset, length| match region.paged() {
-        Some(memory) => memory.prefetch(offset, length, what, manner).map(drop),
+    // Layouts have many small pieces, of which several often lie in one page.
+    let mut last: Option<(Arc<Region>, Range<u64>)> = None;
+    window.for_each_range(&mut |region, offset, length| {
+        let end = offset.checked_add(length).ok_or(EFAULT)?;
+        if let Some((same, pages)) = &last {
+            if Arc::ptr_eq(same, region) && pages.start <= offset && end <= pages.end {
+                return Ok(true);
+            }
+        }
         // What is pinned is there.
-        None => Ok(()),
+        if let Some(memory) = region.paged() {
+            memory.prefetch(offset, length, what, manner)?;
+            last = Some((region.clone(), memory.whole_pages(offset..end)));
+        }
+        Ok(true)
     })
 }
 

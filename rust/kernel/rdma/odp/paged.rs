@@ -153,6 +153,16 @@ impl Paged {
         (addr < self.bytes.end).then_some(addr)
     }
 
+    /// The bytes whose pages `bytes` touches.
+    pub fn whole_pages(&self, bytes: Range<u64>) -> Range<u64> {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        // Where pages begin in the region depends on where the region begins in its page.
+        let skew = (self.bytes.start & !PAGE_MASK) as u64;
+        let before = bytes.start.wrapping_add(skew) % PAGE;
+        let after = bytes.end.wrapping_add(skew).wrapping_neg() % PAGE;
+        bytes.start.saturating_sub(before)..bytes.end.saturating_add(after)
+    }
+
     /// The bytes from `offset` on that are known and lie next to each other, at most `len`. They
     /// stay as long as what is left in `held`, which is also where to begin next time.
     #[inline]
@@ -210,7 +220,9 @@ impl Paged {
             write,
             effort: Effort::Fault,
         };
-        let found = self.find(&mm, &span, &mut pages, wanted)?;
+        let found = self
+            .find(&mm, &span, &mut pages, wanted)
+            .inspect_err(|_| self.forget(&span))?;
         self.stats.faults.add(found);
         Ok(())
     }
@@ -241,6 +253,23 @@ impl Paged {
         // The lock may be let go of to allocate; nobody else adds meanwhile.
         spans.store(index, span.clone(), GFP_KERNEL_ACCOUNT)?;
         Ok(span)
+    }
+
+    /// Gives up a span in which nothing was found, so that looking for what is not there costs no
+    /// memory. Whoever uses it meanwhile goes on with it; what they find is only not found again.
+    fn forget(&self, span: &Arc<Span>) {
+        if !span.is_empty() {
+            return;
+        }
+        let index = span.start() >> SPAN_SHIFT;
+        let mut spans = self.spans.lock();
+        let is_same = spans
+            .get(index)
+            .is_some_and(|known| core::ptr::eq(&*known, &**span));
+        let forgotten = is_same.then(|| spans.remove(index));
+        // The last reference goes without the lock.
+        drop(spans);
+        drop(forgotten);
     }
 
     fn users(&self) -> Result<ARef<MmWithUserAsync>> {
@@ -300,8 +329,11 @@ impl Paged {
             let span = self.span(&mm, addr)?;
             let part = addr..end.min(span.end());
             addr = part.end;
-            total =
-                total.saturating_add(self.prefetch_in(&mm, &span, &mut pages, part, what, effort)?);
+            let found = self.prefetch_in(&mm, &span, &mut pages, part, what, effort);
+            if !matches!(found, Ok(1..)) {
+                self.forget(&span);
+            }
+            total = total.saturating_add(found?);
         }
         Ok(total)
     }

@@ -157,6 +157,16 @@ impl Span {
         self.pages.get(offset >> PAGE_SHIFT)
     }
 
+    /// The address of the first page.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Whether no page is known, at the moment.
+    pub fn is_empty(&self) -> bool {
+        self.pages.iter().all(|entry| entry.0.load(Relaxed) == 0)
+    }
+
     /// The address behind the last page.
     pub fn end(&self) -> usize {
         self.start
