@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
+# shellcheck disable=SC2034 # UNLOAD_AFTER is read by lib.sh
+#
 # Peer memory, with the reference clients of selftests/peer. Tests of device
 # memory need a guest with it (scripts/vm.sh --ivshmem 16).
 #
@@ -31,6 +33,10 @@ groups() {
 
 test_what_is_no_client_is_refused() {
 	groups c refusal
+}
+
+test_a_context_bears_data_of_its_client() {
+	groups c private
 }
 
 test_bytes_of_the_C_client_move() {

@@ -5,7 +5,6 @@
  */
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
-#include <linux/module.h>
 #include <linux/pfn.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -13,23 +12,6 @@
 
 #include "buffer.h"
 #include "client.h"
-
-/* A client, in any of the three variants. */
-struct slot {
-	union {
-		struct peer_memory_client client;
-		struct peer_memory_client_ex ex;
-		struct peer_memory_client_private private;
-	};
-	void *handle;
-	invalidate_peer_memory invalidate;
-	bool unmaps;
-	atomic_long_t asked;
-};
-
-/* guards handles */
-static DEFINE_MUTEX(slots_lock);
-static struct slot slots[MRX_PEER_SLOTS];
 
 /* A range that the registry has acquired: the client_context. */
 struct peer_range {
@@ -126,7 +108,8 @@ static int misbehave(struct peer_range *range, struct peer_buffer *buf, enum mrx
 
 /* --- the callbacks --- */
 
-static int acquire(struct slot *slot, unsigned long addr, size_t size, void **context)
+int peer_acquire(struct slot *slot, unsigned long addr, size_t size, void *data,
+		   const char *name, void **context)
 {
 	struct peer_buffer *buf;
 	unsigned long offset;
@@ -147,6 +130,10 @@ static int acquire(struct slot *slot, unsigned long addr, size_t size, void **co
 		kfree(range);
 		return 0;
 	}
+	spin_lock(&buf->stat_lock);
+	buf->stat.private_id = data ? *(u64 *)data : 0;
+	strscpy(buf->stat.private_name, name ?: "");
+	spin_unlock(&buf->stat_lock);
 	kref_init(&range->ref);
 	range->buf = buf; /* with the reference */
 	range->slot = slot;
@@ -164,7 +151,7 @@ static int acquire(struct slot *slot, unsigned long addr, size_t size, void **co
 	return 1;
 }
 
-static int get_pages(unsigned long addr, size_t size, int write, int force,
+int peer_get_pages(unsigned long addr, size_t size, int write, int force,
 		     struct sg_table *sg_head, void *context, u64 core_context)
 {
 	struct peer_range *range = context;
@@ -187,7 +174,7 @@ static int get_pages(unsigned long addr, size_t size, int write, int force,
 	return ret;
 }
 
-static unsigned long get_page_size(void *context)
+unsigned long peer_get_page_size(void *context)
 {
 	struct peer_range *range = context;
 
@@ -241,7 +228,7 @@ static int fill_table(struct peer_range *range, struct sg_table *table, struct d
 	return ret ?: -EIO;
 }
 
-static int dma_map(struct sg_table *sg_head, void *context, struct device *dma_device,
+int peer_dma_map(struct sg_table *sg_head, void *context, struct device *dma_device,
 		   int dmasync, int *nmap)
 {
 	struct peer_range *range = context;
@@ -276,7 +263,7 @@ static int dma_map(struct sg_table *sg_head, void *context, struct device *dma_d
 	return ret;
 }
 
-static int dma_unmap(struct sg_table *sg_head, void *context, struct device *dma_device)
+int peer_dma_unmap(struct sg_table *sg_head, void *context, struct device *dma_device)
 {
 	struct peer_range *range = context;
 	struct peer_buffer *buf = range->buf;
@@ -300,7 +287,7 @@ static int dma_unmap(struct sg_table *sg_head, void *context, struct device *dma
 	return ret;
 }
 
-static void put_pages(struct sg_table *sg_head, void *context)
+void peer_put_pages(struct sg_table *sg_head, void *context)
 {
 	struct peer_range *range = context;
 	struct peer_buffer *buf = range->buf;
@@ -323,7 +310,7 @@ static void put_pages(struct sg_table *sg_head, void *context)
 	count(buf, MRX_PEER_PUT_PAGES, true);
 }
 
-static void release(void *context)
+void peer_release(void *context)
 {
 	struct peer_range *range = context;
 	struct peer_buffer *buf = range->buf;
@@ -341,107 +328,6 @@ static void release(void *context)
 	spin_unlock(&buf->stat_lock);
 	kref_put(&range->ref, free_range);
 	peer_buffer_put(buf);
-}
-
-/* --- clients --- */
-
-/* acquire() is not told which client it is, so each slot has one of its own. */
-#define DEFINE_ACQUIRE(n)								\
-static int acquire_##n(unsigned long addr, size_t size, void *data, char *name,		\
-		       void **context)							\
-{											\
-	return acquire(&slots[n], addr, size, context);					\
-}
-DEFINE_ACQUIRE(0)
-DEFINE_ACQUIRE(1)
-DEFINE_ACQUIRE(2)
-DEFINE_ACQUIRE(3)
-DEFINE_ACQUIRE(4)
-DEFINE_ACQUIRE(5)
-DEFINE_ACQUIRE(6)
-DEFINE_ACQUIRE(7)
-DEFINE_ACQUIRE(8)
-DEFINE_ACQUIRE(9)
-
-static int (*const acquires[MRX_PEER_SLOTS])(unsigned long addr, size_t size, void *data,
-					     char *name, void **context) = {
-	acquire_0, acquire_1, acquire_2, acquire_3, acquire_4,
-	acquire_5, acquire_6, acquire_7, acquire_8, acquire_9,
-};
-
-int peer_client_register(const struct mrx_peer_register *how)
-{
-	struct slot *slot;
-	int ret = 0;
-
-	if (how->slot >= MRX_PEER_SLOTS)
-		return -EINVAL;
-	slot = &slots[how->slot];
-	mutex_lock(&slots_lock);
-	if (slot->handle) {
-		ret = -EBUSY;
-		goto unlock;
-	}
-	memset(slot, 0, sizeof(*slot));
-	memcpy(slot->client.name, how->name, sizeof(slot->client.name));
-	memcpy(slot->client.version, how->version, sizeof(slot->client.version));
-#define SET(step, member, function) do {				\
-	if (!(how->missing & BIT(step)))				\
-		slot->client.member = function;				\
-} while (0)
-	SET(MRX_PEER_ACQUIRE, acquire, acquires[how->slot]);
-	SET(MRX_PEER_GET_PAGES, get_pages, get_pages);
-	SET(MRX_PEER_DMA_MAP, dma_map, dma_map);
-	SET(MRX_PEER_DMA_UNMAP, dma_unmap, dma_unmap);
-	SET(MRX_PEER_PUT_PAGES, put_pages, put_pages);
-	SET(MRX_PEER_GET_PAGE_SIZE, get_page_size, get_page_size);
-	SET(MRX_PEER_RELEASE, release, release);
-	if (how->version[IB_PEER_MEMORY_VER_MAX - 1] == PEER_MEM_EXTENDED) {
-		slot->ex.ex_size = how->ex_size;
-		slot->ex.flags = how->ex_flags;
-		slot->unmaps = how->ex_size && how->ex_flags & PEER_MEM_INVALIDATE_UNMAPS;
-	}
-	slot->handle = ib_register_peer_memory_client(&slot->client,
-						      how->invalidates ? &slot->invalidate : NULL);
-	if (!slot->handle)
-		ret = -EINVAL;
-unlock:
-	mutex_unlock(&slots_lock);
-	return ret;
-}
-
-int peer_client_unregister(unsigned int number)
-{
-	struct slot *slot;
-	void *handle;
-
-	if (number >= MRX_PEER_SLOTS)
-		return -EINVAL;
-	slot = &slots[number];
-	mutex_lock(&slots_lock);
-	handle = slot->handle;
-	mutex_unlock(&slots_lock);
-	if (!handle)
-		return -ENOENT;
-	/* Without the lock: this waits, and others may register meanwhile. */
-	ib_unregister_peer_memory_client(handle);
-	mutex_lock(&slots_lock);
-	slot->handle = NULL;
-	mutex_unlock(&slots_lock);
-	return 0;
-}
-
-void peer_client_unregister_all(void)
-{
-	unsigned int i;
-
-	for (i = 0; i < MRX_PEER_SLOTS; i++)
-		peer_client_unregister(i);
-}
-
-long peer_client_asked(unsigned int number)
-{
-	return number < MRX_PEER_SLOTS ? atomic_long_read(&slots[number].asked) : -EINVAL;
 }
 
 /* Takes back all ranges of a buffer that there are now. */

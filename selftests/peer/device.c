@@ -56,6 +56,8 @@ static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return peer_client_register(&how);
 	case MRX_PEER_IOC_UNREGISTER:
 		return peer_client_unregister(arg);
+	case MRX_PEER_IOC_PRIVATE:
+		return peer_client_contexts();
 	case MRX_PEER_IOC_ASKED:
 		return peer_client_asked(arg);
 	case MRX_PEER_IOC_ALLOC:

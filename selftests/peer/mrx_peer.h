@@ -87,6 +87,8 @@ struct mrx_peer_counters {
 	__u32 write, force; /* of the last get_pages */
 	char device[64]; /* of the last dma_map */
 	char violation[64]; /* the first */
+	__u64 private_id; /* of the private data of the last acquire, or 0 */
+	char private_name[64];
 };
 
 #define MRX_PEER_IOC_REGISTER _IOW('P', 1, struct mrx_peer_register)
@@ -95,6 +97,7 @@ struct mrx_peer_counters {
 #define MRX_PEER_IOC_FAULT _IOW('P', 4, struct mrx_peer_fault)
 #define MRX_PEER_IOC_INVALIDATE _IO('P', 5)
 #define MRX_PEER_IOC_COUNTERS _IOR('P', 6, struct mrx_peer_counters)
+#define MRX_PEER_IOC_PRIVATE _IO('P', 8) /* contexts that the client keeps data of */
 #define MRX_PEER_IOC_ASKED _IO('P', 7) /* how often a slot was asked to acquire */
 
 #endif /* MRX_PEER_H */

@@ -16,6 +16,7 @@
 /* Methods of UVERBS_OBJECT_DEVICE. */
 enum mrx_device_methods {
 	MRX_METHOD_QUERY_CAPS = (1U << UVERBS_ID_NS_SHIFT),
+	MRX_METHOD_SET_PEER_CONTEXT,
 };
 
 /* Methods of UVERBS_OBJECT_MR. */
@@ -29,6 +30,14 @@ enum mrx_mr_methods {
 /* The attribute of MRX_METHOD_QUERY_CAPS: an out pointer, struct mrx_layout_caps. */
 enum mrx_query_caps_attrs {
 	MRX_ATTR_QUERY_CAPS_RESP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/*
+ * The attribute of MRX_METHOD_SET_PEER_CONTEXT: an in pointer, struct
+ * mrx_peer_context.
+ */
+enum mrx_set_peer_context_attrs {
+	MRX_ATTR_SET_PEER_CONTEXT = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 enum mrx_create_mr_attrs {
@@ -158,6 +167,15 @@ struct mrx_layout_info {
 	__u32 num_dimensions;
 	__u32 nesting_level;
 	__aligned_u64 length; /* bytes that the region spans with this layout */
+};
+
+/*
+ * Which peer-memory client the verbs context deals with, and by which number
+ * that client knows the process.
+ */
+struct mrx_peer_context {
+	__u8 name[64]; /* ended by a zero byte */
+	__aligned_u64 id;
 };
 
 #endif /* MRX_USER_IOCTL_H */

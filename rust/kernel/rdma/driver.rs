@@ -22,6 +22,7 @@ use core::{
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::Arc, //
 };
 
@@ -31,6 +32,7 @@ pub use crate::bindings::{
     ib_port_attr as PortAttr,
     ib_qp_attr as QpAttr,
     ib_qp_cap as QpCap,
+    ib_sge as Sge,
     ib_srq_attr as SrqAttr,
     ib_wc as Wc, //
 };
@@ -39,6 +41,7 @@ pub use crate::bindings::{
 #[derive(Clone, Copy)]
 pub struct DeviceRef<'a> {
     device: NonNull<bindings::ib_device>,
+    context: Option<peer::private::ContextId>,
     _call: PhantomData<&'a ()>,
 }
 
@@ -49,8 +52,22 @@ impl DeviceRef<'_> {
     pub(super) unsafe fn from_raw(device: *mut bindings::ib_device) -> Result<Self> {
         Ok(Self {
             device: NonNull::new(device).ok_or(EINVAL)?,
+            context: None,
             _call: PhantomData,
         })
+    }
+
+    /// The same, on behalf of the process that made `uobject`, if one did.
+    ///
+    /// # Safety
+    ///
+    /// `uobject` is null or belongs to the verbs call that is running.
+    pub(super) unsafe fn for_process_of(mut self, uobject: *mut bindings::ib_uobject) -> Self {
+        if !uobject.is_null() {
+            // SAFETY: By the requirements of this function.
+            self.context = peer::private::ContextId::of(unsafe { (*uobject).context });
+        }
+        self
     }
 
     /// Pins memory of the current process; see [`Umem`]. It must be released by the call that
@@ -79,6 +96,7 @@ impl DeviceRef<'_> {
             len,
             writable,
             device,
+            context: self.context,
         })
     }
 
@@ -283,6 +301,16 @@ pub trait Driver: Send + Sync + Sized + 'static {
         iova: u64,
         access: u32,
     ) -> Result<NewMr<Self::Region>>;
+    /// Registers a part of the buffer (dma-buf) that the current process knows as `fd`.
+    fn reg_buffer(
+        self: &Arc<Self>,
+        pd: &Arc<Self::Pd>,
+        fd: i32,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        access: u32,
+    ) -> Result<NewMr<Self::Region>>;
     /// Registers memory of the current process again, with another domain, memory or access;
     /// `None` where that stays as it is. The old region has ended when this succeeds.
     fn rereg_user_mr(
@@ -306,6 +334,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
     ) -> Result<NewMr<Self::Region>>;
     /// Ends a region. `EBUSY` if something still uses it; nothing has changed then.
     fn dereg_mr(region: &Arc<Self::Region>) -> Result;
+    /// Takes an advice (`IB_UVERBS_ADVISE_MR_ADVICE_*`) about ranges of regions.
+    fn advise_mr(pd: &Arc<Self::Pd>, advice: u32, flags: u32, list: &[Sge]) -> Result;
+    /// Calls `f` with name and value of each of a region's counters, until it fails.
+    fn count_mr(region: &Arc<Self::Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result;
 
     /// Makes a memory window of type 2 or 1 and tells its key.
     fn alloc_mw(

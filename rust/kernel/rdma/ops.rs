@@ -28,6 +28,10 @@ use super::{
         Handle,
         Object, //
     },
+    peer::private::{
+        self,
+        ContextId, //
+    },
     registration,
     udata::Udata, //
 };
@@ -201,7 +205,11 @@ impl<D: Driver> Ops<D> {
     /// # Safety
     ///
     /// To be called by the core; see the module's documentation.
-    unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
+    unsafe extern "C" fn dealloc_ucontext(context: *mut bindings::ib_ucontext) {
+        if let Some(context) = ContextId::of(context) {
+            private::forget(context);
+        }
+    }
 
     /// # Safety
     ///
@@ -321,11 +329,14 @@ impl<D: Driver> Ops<D> {
             query_ah: Some(Self::query_ah),
             destroy_ah: Some(Self::destroy_ah),
             reg_user_mr: Some(Self::reg_user_mr),
+            reg_user_mr_dmabuf: Some(Self::reg_user_mr_dmabuf),
             rereg_user_mr: Some(Self::rereg_user_mr),
             get_dma_mr: Some(Self::get_dma_mr),
             alloc_mr: Some(Self::alloc_mr),
             map_mr_sg: Some(Self::map_mr_sg),
             dereg_mr: Some(Self::dereg_mr),
+            advise_mr: Some(Self::advise_mr),
+            fill_stat_mr_entry: Some(Self::fill_stat_mr_entry),
             alloc_mw: Some(Self::alloc_mw),
             dealloc_mw: Some(Self::dealloc_mw),
             alloc_hw_port_stats: Some(Self::alloc_hw_port_stats),

@@ -10,6 +10,7 @@
 //! - [`mapping`]: a range of a client's memory that somebody uses.
 //! - [`ticket`]: how a client names a range that it takes back.
 //! - [`pages`]: where the bytes of a range are.
+//! - [`private`]: what a client keeps for a process's verbs context.
 //! - [`sysfs`]: what a person and a library see of it.
 //!
 //! # Life of a mapping
@@ -36,6 +37,7 @@ mod callbacks;
 mod client;
 mod mapping;
 mod pages;
+pub mod private;
 mod registry;
 mod sysfs;
 mod ticket;

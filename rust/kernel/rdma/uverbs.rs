@@ -8,6 +8,7 @@
 //! A tree is made of static tables that point at each other. The functions of this module build
 //! the leaves, [`uverbs_methods!`](crate::uverbs_methods) the tables.
 
+use super::peer::private::ContextId;
 use crate::bindings;
 use core::{
     marker::PhantomData,
@@ -315,6 +316,13 @@ impl Attrs<'_> {
                 size_of::<T>(),
             )
         })
+    }
+
+    /// The verbs context of the process that calls.
+    pub fn context(&self) -> Result<ContextId> {
+        // SAFETY: The bundle is valid during the call.
+        let context = unsafe { bindings::mrx_uverbs_context(self.bundle.as_ptr()) };
+        ContextId::of(kernel::error::from_err_ptr(context)?).ok_or(EINVAL)
     }
 
     /// The object of the core that attribute `id` names.

@@ -60,6 +60,11 @@ void unregister_client(unsigned int slot)
 	CHECK(!ioctl(client_fd(), MRX_PEER_IOC_UNREGISTER, slot), "unregister: %m");
 }
 
+int contexts(void)
+{
+	return ioctl(client_fd(), MRX_PEER_IOC_PRIVATE);
+}
+
 long asked(unsigned int slot)
 {
 	return ioctl(client_fd(), MRX_PEER_IOC_ASKED, slot);

@@ -47,6 +47,7 @@ static const struct {
 	{ "revoke", revoke_tests },
 	{ "stress", stress_tests },
 	{ "removal", removal_tests },
+	{ "private", private_tests },
 };
 
 int main(int argc, char **argv)

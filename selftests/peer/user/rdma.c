@@ -228,6 +228,21 @@ int set_layout_interleaved(struct ibv_mr *mr, const struct ibv_sge list[2], uint
 	return set_layout(mr, MRX_METHOD_MR_SET_LAYOUT_INTERLEAVED, &user, &user_dimensions);
 }
 
+int set_peer_context(struct ibv_context *context, const char name[64], uint64_t id)
+{
+	struct mrx_peer_context what = { .id = id };
+	struct command cmd = {
+		.header = { .object_id = UVERBS_OBJECT_DEVICE,
+			    .method_id = MRX_METHOD_SET_PEER_CONTEXT,
+			    .driver_id = RDMA_DRIVER_RXE },
+	};
+
+	memcpy(what.name, name, sizeof(what.name));
+	attr(&cmd, MRX_ATTR_SET_PEER_CONTEXT, sizeof(what), (uintptr_t)&what);
+	cmd.header.length = offsetof(struct command, attrs) + sizeof(cmd.attrs[0]);
+	return ioctl(context->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
+}
+
 /* --- bytes --- */
 
 static uint8_t byte(unsigned int seed, size_t i)

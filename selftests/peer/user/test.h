@@ -37,7 +37,7 @@ struct test {
 	void (*run)(void);
 };
 extern const struct test data_tests[], refusal_tests[], protocol_tests[], revoke_tests[],
-	stress_tests[], removal_tests[];
+	stress_tests[], removal_tests[], private_tests[];
 extern const char *client; /* "c" or "rust" */
 
 /* --- the client --- */
@@ -55,6 +55,8 @@ int register_client(struct mrx_peer_register how);
 int register_kind(unsigned int slot, int kind);
 void unregister_client(unsigned int slot);
 long asked(unsigned int slot);
+/* Of how many verbs contexts the client keeps data. */
+int contexts(void);
 /* Whether a client of this name is registered. */
 bool has_folder(const char *name);
 /* 0 or an errno, ENODEV if there is no such memory here. */
@@ -96,6 +98,9 @@ enum ibv_wc_status transfer(struct link *link, enum ibv_wr_opcode opcode, struct
 			    uint64_t remote, uint32_t rkey);
 enum ibv_wc_status send_recv(struct link *link, struct ibv_sge from, struct ibv_sge to);
 struct ibv_sge sge(const void *addr, size_t len, const struct ibv_mr *mr);
+
+/* Says which client a context deals with. 0 or an errno. */
+int set_peer_context(struct ibv_context *context, const char name[64], uint64_t id);
 
 /* A region that is addressed from 0 and can carry a layout. */
 struct ibv_mr *empty_region(void);

@@ -13,6 +13,7 @@ use super::{
     super::{
         driver::DeviceRef,
         object::Object,
+        peer::private,
         uverbs::{
             bits,
             chain,
@@ -52,6 +53,7 @@ use crate::bindings::{
     mrx_interleaved,
     mrx_layout_caps,
     mrx_layout_info,
+    mrx_peer_context,
     mrx_user_list, //
 };
 use core::ptr::NonNull;
@@ -89,6 +91,7 @@ use bindings::{
     mrx_create_mr_attrs_MRX_ATTR_MR_CREATE_RESP_RKEY as CREATE_RKEY,
     mrx_create_mr_attrs_MRX_ATTR_MR_CREATE_TYPE as CREATE_TYPE,
     mrx_device_methods_MRX_METHOD_QUERY_CAPS,
+    mrx_device_methods_MRX_METHOD_SET_PEER_CONTEXT,
     mrx_mr_methods_MRX_METHOD_MR_CREATE,
     mrx_mr_methods_MRX_METHOD_MR_QUERY_LAYOUT,
     mrx_mr_methods_MRX_METHOD_MR_SET_LAYOUT_INTERLEAVED,
@@ -106,12 +109,16 @@ use bindings::{
     mrx_set_layout_attrs_MRX_ATTR_SET_LAYOUT_RESP_RKEY as LAYOUT_RKEY,
     mrx_set_layout_flags_MRX_SET_LAYOUT_AVOID_INVALIDATION as AVOID_INVALIDATION,
     mrx_set_layout_flags_MRX_SET_LAYOUT_WITH_POST_WR as WITH_POST_WR, //
+    mrx_set_peer_context_attrs_MRX_ATTR_SET_PEER_CONTEXT as PEER_CONTEXT,
 };
 
 crate::uverbs_methods! {
     static DEVICE_METHODS: OBJECT_DEVICE = {
         mrx_device_methods_MRX_METHOD_QUERY_CAPS => query_caps [
             output::<mrx_layout_caps>(CAPS, size_of::<u64>(), Mandatory),
+        ],
+        mrx_device_methods_MRX_METHOD_SET_PEER_CONTEXT => set_peer_context [
+            input::<mrx_peer_context>(PEER_CONTEXT, Mandatory),
         ],
     };
 }
@@ -200,6 +207,10 @@ fn query_caps(attrs: &Attrs<'_>) -> Result {
         max_mr_nesting_level: MAX_NESTING,
     };
     attrs.put(CAPS, &caps)
+}
+
+fn set_peer_context(attrs: &Attrs<'_>) -> Result {
+    private::set(attrs.context()?, &attrs.get(PEER_CONTEXT)?)
 }
 
 fn create_mr(attrs: &Attrs<'_>) -> Result {

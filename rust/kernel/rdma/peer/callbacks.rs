@@ -8,12 +8,19 @@ use crate::bindings::{
     self,
     peer_memory_client,
     peer_memory_client_ex,
+    peer_memory_client_private,
     sg_table, //
 };
-use core::mem::offset_of;
+use core::{
+    mem::offset_of,
+    ptr::NonNull, //
+};
 use kernel::{
     device::Device,
-    error::to_result,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     prelude::*,
     str::CStr, //
 };
@@ -26,12 +33,12 @@ const VERSION_MAX: usize = bindings::IB_PEER_MEMORY_VER_MAX as usize;
 pub(super) struct Text<const N: usize>([u8; N]);
 
 impl<const N: usize> Text<N> {
-    fn new(raw: [c_char; N]) -> Self {
+    pub(super) fn new(raw: [c_char; N]) -> Self {
         Self(raw)
     }
 
     /// The text, or `None` if nothing ends it.
-    fn ended(&self) -> Option<&CStr> {
+    pub(super) fn ended(&self) -> Option<&CStr> {
         CStr::from_bytes_until_nul(&self.0).ok()
     }
 
@@ -83,6 +90,13 @@ pub(super) struct Callbacks {
     put_pages: unsafe extern "C" fn(*mut sg_table, *mut c_void),
     get_page_size: unsafe extern "C" fn(*mut c_void) -> c_ulong,
     release: Option<unsafe extern "C" fn(*mut c_void)>,
+    private_data: Option<PrivateData>,
+}
+
+/// What a client can be asked of verbs contexts.
+struct PrivateData {
+    get: unsafe extern "C" fn(u64) -> *mut c_void,
+    put: unsafe extern "C" fn(*mut c_void),
 }
 
 /// The structure of C behind `device`.
@@ -140,13 +154,18 @@ impl Description {
         for (to, from) in version.iter_mut().zip(text) {
             *to = from;
         }
+        let mut private = None;
         let unmaps = match u32::from(variant) {
             bindings::peer_memory_variant_PEER_MEM_CLASSIC => false,
             bindings::peer_memory_variant_PEER_MEM_EXTENDED => {
                 // SAFETY: The variant says that this is the structure.
                 unsafe { read_extension(client.cast(), &name)? }
             }
-            bindings::peer_memory_variant_PEER_MEM_PRIVATE_DATA => false,
+            bindings::peer_memory_variant_PEER_MEM_PRIVATE_DATA => {
+                // SAFETY: The variant says that this is the structure.
+                private = Some(unsafe { &*client.cast::<peer_memory_client_private>() });
+                false
+            }
             _ => {
                 pr_err!(
                     "peer-memory client {}: variant {} in the last byte of its version is unknown\n",
@@ -161,6 +180,17 @@ impl Description {
             pr_err!("peer-memory client {} has no {}\n", name.get(), what);
             EINVAL
         };
+        let private_data = match private {
+            None => None,
+            Some(private) => Some(PrivateData {
+                get: private
+                    .get_context_private_data
+                    .ok_or_else(|| missing("get_context_private_data"))?,
+                put: private
+                    .put_context_private_data
+                    .ok_or_else(|| missing("put_context_private_data"))?,
+            }),
+        };
         // INVARIANT: By the requirements of this function.
         let callbacks = Callbacks {
             acquire: raw.acquire.ok_or_else(|| missing("acquire"))?,
@@ -170,6 +200,7 @@ impl Description {
             dma_map: raw.dma_map.ok_or_else(|| missing("dma_map"))?,
             dma_unmap: raw.dma_unmap.ok_or_else(|| missing("dma_unmap"))?,
             release: raw.release,
+            private_data,
         };
         Ok(Self {
             name,
@@ -218,12 +249,20 @@ unsafe fn read_extension(client: *const peer_memory_client_ex, name: &Name) -> R
 
 impl Callbacks {
     /// Whether the range is the client's, and what it means by it then.
-    pub(super) fn acquire(&self, addr: usize, len: usize) -> Option<ClientContext> {
+    /// `private` is what some client gave for the process's context, and the name of that client.
+    pub(super) fn acquire(
+        &self,
+        addr: usize,
+        len: usize,
+        private: Option<(*mut c_void, &CStr)>,
+    ) -> Option<ClientContext> {
         let mut context = core::ptr::null_mut();
-        let no_data = core::ptr::null_mut();
-        let no_name = core::ptr::null_mut();
-        // SAFETY: By the type invariant.
-        let ret = unsafe { (self.acquire)(addr, len, no_data, no_name, &mut context) };
+        let (data, name) = match private {
+            Some((data, name)) => (data, name.as_char_ptr().cast_mut()),
+            None => (core::ptr::null_mut(), core::ptr::null_mut()),
+        };
+        // SAFETY: By the type invariant; clients do not write to the name.
+        let ret = unsafe { (self.acquire)(addr, len, data, name, &mut context) };
         (ret == 1).then_some(ClientContext(context))
     }
 
@@ -278,6 +317,23 @@ impl Callbacks {
     pub(super) fn put_pages(&self, context: ClientContext, table: &mut sg_table) {
         // SAFETY: As in `get_pages`; the range is pinned.
         unsafe { (self.put_pages)(table, context.0) };
+    }
+
+    /// What the client keeps for the context that it knows by `id`. `EOPNOTSUPP` if it keeps
+    /// nothing for contexts, `EINVAL` if nothing for this one.
+    pub(super) fn get_private_data(&self, id: u64) -> Result<NonNull<c_void>> {
+        let private = self.private_data.as_ref().ok_or(EOPNOTSUPP)?;
+        // SAFETY: By the type invariant.
+        let data = from_err_ptr(unsafe { (private.get)(id) })?;
+        NonNull::new(data).ok_or(EINVAL)
+    }
+
+    /// Undoes [`Callbacks::get_private_data`].
+    pub(super) fn put_private_data(&self, data: NonNull<c_void>) {
+        if let Some(private) = &self.private_data {
+            // SAFETY: By the type invariant; the client gave the data, and the caller gives it up.
+            unsafe { (private.put)(data.as_ptr()) };
+        }
     }
 
     /// Undoes [`Callbacks::acquire`].

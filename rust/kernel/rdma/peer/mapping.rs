@@ -9,6 +9,10 @@ use super::{
         Pages,
         Range, //
     },
+    private::{
+        self,
+        ContextId, //
+    },
     registry,
     ticket,
     users::Use, //
@@ -58,6 +62,8 @@ pub struct Request {
     pub writable: bool,
     /// For whom the client maps them.
     pub device: ARef<Device>,
+    /// The verbs context of the process.
+    pub context: Option<ContextId>,
 }
 
 /// Where a mapping is in its life.
@@ -133,13 +139,15 @@ impl Mapping {
     pub fn new(request: Request) -> Result<Option<(Self, Pages)>> {
         // First, so that nothing can fail between acquiring a range and the duty to release it.
         let room = UniqueArc::<Shared>::new_uninit(GFP_KERNEL)?;
+        let data = request.context.and_then(private::find);
+        let private = data.as_ref().map(|data| (data.as_ptr(), data.name()));
         let mut number = 0;
         loop {
             let Some(client) = registry::next_after(number) else {
                 return Ok(None);
             };
             number = client.number;
-            if let Some(context) = client.callbacks.acquire(request.addr, request.len) {
+            if let Some(context) = client.callbacks.acquire(request.addr, request.len, private) {
                 let mut mapping = Self {
                     shared: Shared::fill(room, client, context, request),
                     pages: 0,

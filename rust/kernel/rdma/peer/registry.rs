@@ -7,6 +7,7 @@
 use super::{
     callbacks::Description,
     client::Client,
+    private,
     sysfs::Parent,
     ticket,
     users::Use, //
@@ -17,6 +18,7 @@ use crate::bindings::{
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::{
         atomic::{
             Atomic,
@@ -48,7 +50,10 @@ impl Service {
     /// Called once, before any other function of the service.
     pub unsafe fn new() -> Self {
         // SAFETY: By the requirements of this function.
-        unsafe { CLIENTS.init() };
+        unsafe {
+            CLIENTS.init();
+            private::init();
+        }
         Self {
             _parent: Parent::new(),
         }
@@ -69,6 +74,15 @@ pub(super) fn next_after(number: u64) -> Option<Use> {
         .iter()
         .filter(|client| client.number > number)
         .find_map(Use::of)
+}
+
+/// The client of this name, unless it is going.
+pub(super) fn by_name(name: &CStr) -> Option<Use> {
+    CLIENTS
+        .lock()
+        .iter()
+        .find(|client| client.name() == name)
+        .and_then(Use::of)
 }
 
 /// The client of handle `number`, also if it is going.
