@@ -33,6 +33,7 @@ use crate::rdma::{
         access::Access,
         stream::{
             copy,
+            CopyError,
             Stream, //
         },
     },
@@ -43,7 +44,7 @@ use kernel::{
 };
 
 /// The most bytes of a datagram: the largest payload of a packet (IBTA 1.7, C10-93.1.1).
-const MAX_PAYLOAD: u64 = 4096;
+pub const MAX_PAYLOAD: usize = 4096;
 
 /// Bytes in front of a datagram where it is received (IBTA 1.7, C10-86).
 const HEADER: usize = 40;
@@ -73,9 +74,10 @@ impl Transfer<'_> {
         }
         let own = self.qp.port.handle().gid(to.path.sgid_index);
         let own = own.ok_or(Failure::Fatal(Status::LocalQpOperation))?;
-        if self.request.length > MAX_PAYLOAD || !self.qp.port.is_running() {
+        if self.request.length > MAX_PAYLOAD as u64 || !self.qp.port.is_running() {
             return Err(Failure::Unanswered);
         }
+        self.gather()?;
         if to.qkey & CONTROLLED_QKEY != 0 {
             to.qkey = self.attrs.qkey;
         }
@@ -108,6 +110,21 @@ impl Transfer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Copies the datagram out of the sender's memory. What is wrong with that memory must be known
+    /// before a receive is used up: the receiver has nothing to do with it.
+    fn gather(&mut self) -> Result<(), Failure> {
+        let room = self.gathered.len();
+        let start = self.gathered.as_mut_ptr();
+        // SAFETY: The buffer lives as long as the stream, and nothing else uses it meanwhile.
+        let mut to = unsafe { Stream::into_kernel_memory(start, room) };
+        self.push_bytes(&mut to).map_err(|error| {
+            Failure::Fatal(match error {
+                CopyError::Stopped => Status::Flushed,
+                _ => Status::LocalProtection,
+            })
+        })
     }
 
     fn find(&mut self, to: &Destination) -> Option<Arc<Qp>> {

@@ -91,6 +91,7 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
         recv,
         local,
         remote,
+        gathered,
         attempts,
         route,
         ..
@@ -112,6 +113,7 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
         recv,
         local,
         remote,
+        gathered,
         route,
     };
     let fatal = |status| {

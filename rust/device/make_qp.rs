@@ -3,6 +3,7 @@
 //! Making a queue pair.
 
 use super::{
+    datagram::MAX_PAYLOAD,
     kernel_queue::MAX_INLINE,
     port::{
         Port,
@@ -75,6 +76,10 @@ pub fn make(
         cap.max_send_wr,
         cap.max_send_sge,
         cap.max_inline_data,
+        match transport.is_datagram() {
+            true => MAX_PAYLOAD,
+            false => 0,
+        },
     )?;
     // A queue pair with a shared queue has one of its own that nobody sees.
     let recv = match has_own_receives {

@@ -69,6 +69,9 @@ pub struct SendQueue {
     pub local: KVec<Window>,
     /// The bytes of the other side.
     pub remote: KVec<Window>,
+    /// Where a datagram is gathered before anybody's receive is used up for it; empty on
+    /// connections.
+    pub gathered: KVec<u8>,
     /// For the request at the head, once it had to wait.
     pub attempts: Option<Attempts>,
     /// Until when the request at the head has to wait.
@@ -79,12 +82,13 @@ pub struct SendQueue {
 
 impl SendQueue {
     /// Makes a queue of at least `max_wr` requests, of up to `max_sge` elements or `max_inline`
-    /// bytes of inline data.
+    /// bytes of inline data. Datagrams may have `gather` bytes.
     pub fn new(
         context: Option<UserContext>,
         max_wr: u32,
         max_sge: u32,
         max_inline: u32,
+        gather: usize,
     ) -> Result<Self> {
         let sge_bytes = (max_sge as usize)
             .checked_mul(size_of::<RawSge>())
@@ -111,6 +115,7 @@ impl SendQueue {
             recv: KBox::new(RawRecv::default(), GFP_KERNEL_ACCOUNT)?,
             local: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
             remote: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
+            gathered: KVec::from_elem(0, gather, GFP_KERNEL_ACCOUNT)?,
             attempts: None,
             not_before: None,
             route: None,

@@ -68,6 +68,7 @@ pub struct Transfer<'a> {
     pub(super) recv: &'a mut RawRecv,
     pub(super) local: &'a mut KVec<Window>,
     pub(super) remote: &'a mut KVec<Window>,
+    pub(super) gathered: &'a mut KVec<u8>,
     pub(super) route: &'a mut Option<Route>,
 }
 
