@@ -29,13 +29,7 @@ use super::{
 };
 use crate::rdma::{
     driver::Path,
-    mr::{
-        access::Access,
-        stream::{
-            copy,
-            Stream, //
-        },
-    },
+    mr::{access::Access, copying::copy, stream::Stream},
 };
 use kernel::{
     prelude::*,
