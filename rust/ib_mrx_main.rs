@@ -22,8 +22,10 @@ use device::port::{
     PortWatcher, //
 };
 use rdma::{
+    dmabuf::Importer,
     mr::extension,
     netdev::Notifier,
+    odp::queue::PagingQueue,
     peer,
     registration::Registration, //
 };
@@ -35,10 +37,11 @@ module! {
     description: "Non-contiguous and peer memory regions for RDMA",
     license: "GPL",
     alias: ["rdma-link-mrx"],
+    imports_ns: ["DMA_BUF"],
 }
 
 /// What lives as long as the module. Dropped in this order: no more events of interfaces, then no
-/// more devices, then what they shared and used.
+/// more devices, then what they shared and used, then no more work of theirs.
 #[pin_data]
 struct MrxModule {
     #[pin]
@@ -46,6 +49,8 @@ struct MrxModule {
     #[pin]
     _registration: Registration<Port>,
     _globals: Globals,
+    _paging: PagingQueue,
+    _importer: Importer,
     _extensions: extension::Globals,
     _peers: peer::Service,
 }
@@ -55,10 +60,16 @@ impl kernel::InPlaceModule for MrxModule {
         // SAFETY: A module is initialised once, and this is the first thing that it does.
         let (globals, extensions) = unsafe { (Globals::new(), extension::Globals::new()) };
         rdma::copy::calibrate();
+        // SAFETY: As above. The queue is dropped after all devices.
+        let paging = unsafe { PagingQueue::new() };
+        // SAFETY: As above. The device is dropped after all regions.
+        let importer = unsafe { Importer::new() };
         try_pin_init!(Self {
+            _importer: importer?,
             _extensions: extensions,
             // SAFETY: As above.
             _peers: unsafe { peer::Service::new() },
+            _paging: paging?,
             _globals: globals?,
             _registration <- Registration::new(),
             _watcher <- Notifier::new(),

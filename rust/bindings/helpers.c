@@ -6,19 +6,25 @@
 #include <linux/kernfs.h>
 #include <linux/kobject.h>
 #include <linux/memremap.h>
+#include <linux/mm.h>
+#include <linux/mmap_lock.h>
+#include <linux/mmu_notifier.h>
 #include <linux/netdevice.h>
 #include <linux/ratelimit.h>
 #include <linux/scatterlist.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/sysfs.h>
+#include <linux/userfaultfd_k.h>
 #include <linux/version.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 #include <net/addrconf.h>
+#include <net/netlink.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -212,6 +218,68 @@ bool mrx_fatal_signal_pending(void)
 void mrx_cond_resched(void)
 {
 	cond_resched();
+}
+
+bool mrx_notifier_may_wait(const struct mmu_notifier_range *range)
+{
+	return mmu_notifier_range_blockable(range);
+}
+
+void mrx_interval_set_seq(struct mmu_interval_notifier *notifier, unsigned long seq)
+{
+	mmu_interval_set_seq(notifier, seq);
+}
+
+bool mrx_interval_read_retry(struct mmu_interval_notifier *notifier, unsigned long seq)
+{
+	return mmu_interval_read_retry(notifier, seq);
+}
+
+int mrx_mmap_read_lock_killable(struct mm_struct *mm)
+{
+	return mmap_read_lock_killable(mm);
+}
+
+/* Under mmap_lock. */
+bool mrx_has_userfaultfd(struct mm_struct *mm, unsigned long start, unsigned long end)
+{
+	VMA_ITERATOR(vmi, mm, start);
+	struct vm_area_struct *vma;
+
+	for_each_vma_range(vmi, vma, end)
+		if (userfaultfd_armed(vma))
+			return true;
+	return false;
+}
+
+void *mrx_page_address(const struct page *page)
+{
+	return page_address(page);
+}
+
+void mrx_put_page(struct page *page)
+{
+	put_page(page);
+}
+
+struct nlattr *mrx_stats_begin(struct sk_buff *msg)
+{
+	return nla_nest_start(msg, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);
+}
+
+void mrx_stats_end(struct sk_buff *msg, struct nlattr *table)
+{
+	nla_nest_end(msg, table);
+}
+
+void mrx_stats_cancel(struct sk_buff *msg, struct nlattr *table)
+{
+	nla_nest_cancel(msg, table);
+}
+
+struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name)
+{
+	return alloc_workqueue("%s", WQ_UNBOUND, 0, name);
 }
 
 void mrx_local_bh_disable(void)

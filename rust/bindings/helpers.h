@@ -16,10 +16,17 @@ struct ib_ucontext;
 struct ib_umem;
 struct ib_uobject;
 struct kobject;
+struct mm_struct;
+struct mmu_interval_notifier;
+struct mmu_notifier_range;
 struct net_device;
+struct nlattr;
+struct page;
 struct scatterlist;
+struct sk_buff;
 struct uverbs_attr;
 struct uverbs_attr_bundle;
+struct workqueue_struct;
 
 struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
 			     size_t size, int access);
@@ -58,6 +65,20 @@ void mrx_cond_resched(void);
 void mrx_local_bh_disable(void);
 void mrx_local_bh_enable(void);
 bool mrx_mod_delayed_work(struct delayed_work *work);
+
+bool mrx_notifier_may_wait(const struct mmu_notifier_range *range);
+void mrx_interval_set_seq(struct mmu_interval_notifier *notifier, unsigned long seq);
+bool mrx_interval_read_retry(struct mmu_interval_notifier *notifier, unsigned long seq);
+int mrx_mmap_read_lock_killable(struct mm_struct *mm);
+bool mrx_has_userfaultfd(struct mm_struct *mm, unsigned long start, unsigned long end);
+void *mrx_page_address(const struct page *page);
+void mrx_put_page(struct page *page);
+
+struct nlattr *mrx_stats_begin(struct sk_buff *msg);
+void mrx_stats_end(struct sk_buff *msg, struct nlattr *table);
+void mrx_stats_cancel(struct sk_buff *msg, struct nlattr *table);
+
+struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name);
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id);
 struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attrs,

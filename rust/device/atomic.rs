@@ -53,19 +53,22 @@ impl Transfer<'_> {
         self.check_remote(&peer, remote, WORD, Access::REMOTE_ATOMIC)?;
         let mut at = Stream::new(self.remote);
         let found = at
-            .with_word(|word| match operation {
-                AtomicOperation::CompareAndSwap { compare, swap } => word
-                    .cmpxchg(compare, swap, Full)
-                    .unwrap_or_else(|found| found),
-                AtomicOperation::FetchAndAdd { add } => word.fetch_add(add, Full),
-            })
-            .map_err(|_| REMOTE_ACCESS)?
+            .with_word(
+                || self.go_on(),
+                |word| match operation {
+                    AtomicOperation::CompareAndSwap { compare, swap } => word
+                        .cmpxchg(compare, swap, Full)
+                        .unwrap_or_else(|found| found),
+                    AtomicOperation::FetchAndAdd { add } => word.fetch_add(add, Full),
+                },
+            )
+            .map_err(word_failed)?
             .ok_or(INVALID_REQUEST)?;
         let found = found.to_ne_bytes();
         // SAFETY: The bytes live as long as the stream.
         let mut from = unsafe { Stream::of_kernel_memory(found.as_ptr(), found.len()) };
         let mut to = Stream::new(self.local);
-        copy(&mut to, &mut from, WORD, || true)
+        copy(&mut to, &mut from, WORD, || self.go_on())
             .map_err(|_| Failure::Fatal(Status::LocalProtection))?;
         Ok(())
     }
@@ -88,8 +91,11 @@ impl Transfer<'_> {
         check_alignment(remote)?;
         self.check_remote(&peer, remote, WORD, Access::REMOTE_WRITE)?;
         Stream::new(self.remote)
-            .with_word(|word| word.store(u64::from_ne_bytes(bytes), Release))
-            .map_err(|_| REMOTE_ACCESS)?
+            .with_word(
+                || self.go_on(),
+                |word| word.store(u64::from_ne_bytes(bytes), Release),
+            )
+            .map_err(word_failed)?
             .ok_or(INVALID_REQUEST)
     }
 
@@ -121,6 +127,13 @@ impl Transfer<'_> {
         self.check_remote(&peer, at, length, Access::FLUSH_GLOBAL)?;
         smp_mb(Full);
         Ok(())
+    }
+}
+
+fn word_failed(error: CopyError) -> Failure {
+    match error {
+        CopyError::Stopped => Failure::Fatal(Status::Flushed),
+        _ => REMOTE_ACCESS,
     }
 }
 

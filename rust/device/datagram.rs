@@ -150,7 +150,7 @@ impl Transfer<'_> {
                 Stream::of_kernel_memory(envelope.header.as_ptr(), envelope.header.len())
             };
             let mut into = Stream::new(self.remote);
-            copy(&mut into, &mut header, HEADER as u64, || true)
+            copy(&mut into, &mut header, HEADER as u64, || self.go_on())
                 .and_then(|_| self.push_bytes(&mut into))
                 .map_err(|error| self.copy_failed(peer, error))?;
         }

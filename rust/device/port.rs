@@ -62,6 +62,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
             Relaxed,
             Release, //
         },
@@ -87,6 +88,8 @@ pub struct Port {
     netdev: NetDevice,
     /// Whether the interface can send; follows the interface.
     running: Atomic<u32>,
+    /// The device is being taken from its users: what takes long has to end.
+    leaving: AtomicFlag,
     regions: Arc<RegionTable>,
     windows: Arc<WindowTable>,
     ahs: Arc<AhTable>,
@@ -174,6 +177,7 @@ impl Port {
                 handle <- handle,
                 running: Atomic::new(u32::from(netdev.is_running())),
                 netdev,
+                leaving: AtomicFlag::new(false),
                 regions: Arc::pin_init(region::new_table(), GFP_KERNEL)?,
                 windows: Arc::pin_init(region::new_window_table(), GFP_KERNEL)?,
                 ahs: Arc::pin_init(IdTable::new(ah::NUMBERS, ah::NUMBERS.start), GFP_KERNEL)?,
@@ -253,6 +257,11 @@ impl Port {
         self.running.load(Relaxed) != 0
     }
 
+    /// Whether the device is being taken from its users, who are waited for.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
+    }
+
     /// Whether `gid` is an address of this device.
     pub fn owns_gid(&self, gid: &[u8; 16]) -> bool {
         self.handle.owns_gid(gid)
@@ -265,6 +274,7 @@ impl Port {
 
     /// Makes the device known to others.
     pub fn attach(self: &Arc<Self>) {
+        self.leaving.store(false, Relaxed);
         if extension::offer::<Self>(&self.handle).is_err() {
             pr_warn!("no memory to offer regions to the kernel\n");
         }
@@ -276,6 +286,7 @@ impl Port {
 
     /// Makes the device unknown to others.
     pub fn detach(self: &Arc<Self>) {
+        self.leaving.store(true, Relaxed);
         PORTS.lock().retain(|port| !Arc::ptr_eq(port, self));
         extension::withdraw(&self.handle);
     }
@@ -314,7 +325,11 @@ impl Port {
         attr.max_mcast_grp = multicast::MAX_MEMBERS;
         attr.max_mcast_qp_attach = multicast::MAX_MEMBERS;
         attr.max_total_mcast_qp_attach = multicast::MAX_MEMBERS;
-        attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        attr.kernel_cap_flags = u64::from(
+            bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
+                | bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING,
+        );
+        describe_paging(attr);
         attr.max_send_sge = MAX_SGE as u32;
         attr.max_recv_sge = MAX_SGE as u32;
         attr.max_sge_rd = MAX_SGE as u32;
@@ -362,6 +377,26 @@ impl Port {
         attr.active_width = bindings::ib_port_width_IB_WIDTH_4X as u8;
         attr.active_speed = bindings::ib_port_speed_IB_SPEED_QDR as u16;
     }
+}
+
+/// What can be done with regions that are paged on demand: all that can be done with others.
+fn describe_paging(attr: &mut DeviceAttr) {
+    use bindings::*;
+    attr.odp_caps.general_caps = u64::from(
+        ib_odp_general_cap_bits_IB_ODP_SUPPORT | ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT,
+    );
+    let datagram = ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SRQ_RECV;
+    let unreliable = datagram | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE;
+    let caps = &mut attr.odp_caps.per_transport_caps;
+    caps.ud_odp_caps = datagram;
+    caps.uc_odp_caps = unreliable;
+    caps.rc_odp_caps = unreliable
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_FLUSH
+        | ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC_WRITE;
 }
 
 /// `IB_PORT_CM_SUP`: the port takes part in communication management.

@@ -329,10 +329,11 @@ impl Transfer<'_> {
         copy(to, &mut from, self.request.length, || self.go_on()).map(|_| ())
     }
 
-    /// Whether a long copy goes on: not when its queue pair broke or its process is dying.
+    /// Whether a long copy goes on: not when its queue pair broke, its process is dying or its
+    /// device is going away.
     pub(super) fn go_on(&self) -> bool {
         task::let_others_run();
-        self.qp.state().receives() && !task::is_dying()
+        self.qp.state().receives() && !task::is_dying() && !self.qp.port.is_leaving()
     }
 }
 

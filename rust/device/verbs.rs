@@ -27,6 +27,7 @@ use crate::{
     bindings,
     rdma::{
         context::UserContext,
+        dmabuf::Imported,
         driver::{
             CqHandle,
             DeviceAttr,
@@ -41,6 +42,7 @@ use crate::{
             QpHandle,
             QpInit,
             Rereg,
+            Sge,
             SrqAttr,
             SrqHandle,
             StatDesc,
@@ -65,6 +67,10 @@ use crate::{
             },
         },
         netdev::NetDevice,
+        odp::{
+            advise,
+            paged::OnDemand, //
+        },
         registration::Link,
         udata::Udata,
         uverbs::Definitions,
@@ -395,6 +401,31 @@ impl Driver for Port {
         Ok(new_mr(region, iova, length))
     }
 
+    fn reg_buffer(
+        self: &Arc<Self>,
+        pd: &Arc<Domain>,
+        fd: i32,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        access: u32,
+    ) -> Result<NewMr<Region>> {
+        let rights = Access::from_bits(access);
+        if !Access::SUPPORTED.includes(rights) || rights.includes(Access::ON_DEMAND) {
+            return Err(EOPNOTSUPP);
+        }
+        let last = length.checked_sub(1).ok_or(EINVAL)?;
+        iova.checked_add(last).ok_or(EINVAL)?;
+        let region = pd.add_region(NewRegion {
+            access: rights,
+            iova,
+            length,
+            memory: Memory::Buffer(Imported::new(fd, offset, length)?),
+            max_descriptors: crate::rdma::mr::create::MAX_DESCRIPTORS,
+        })?;
+        Ok(new_mr(region, iova, length))
+    }
+
     fn rereg_user_mr(
         self: &Arc<Self>,
         device: DeviceRef<'_>,
@@ -468,6 +499,17 @@ impl Driver for Port {
         region.deregister()
     }
 
+    fn advise_mr(pd: &Arc<Domain>, advice: u32, flags: u32, list: &[Sge]) -> Result {
+        advise::advise(pd, advice, flags, list)
+    }
+
+    fn count_mr(region: &Arc<Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result {
+        match region.paged() {
+            Some(memory) => memory.stats().for_each(f),
+            None => Ok(()),
+        }
+    }
+
     fn alloc_mw(
         self: &Arc<Self>,
         pd: &Arc<Domain>,
@@ -486,10 +528,16 @@ impl Driver for Port {
     }
 }
 
-/// Pins `length` bytes at `start` of the current process for a region that starts at `iova`.
+/// The `length` bytes at `start` of the current process, for a region that starts at `iova`: pinned,
+/// or to be found when they are needed if `access` says so.
 fn pin(device: DeviceRef<'_>, start: u64, length: u64, iova: u64, access: u32) -> Result<Memory> {
     if length == 0 {
         return Ok(Memory::None);
+    }
+    if Access::from_bits(access).includes(Access::ON_DEMAND) {
+        iova.checked_add(length - 1).ok_or(EINVAL)?;
+        let writes = Access::from_bits(access).writes();
+        return Ok(Memory::Paged(OnDemand::new(start, length, writes)?));
     }
     let addr = usize::try_from(start).map_err(|_| EFAULT)?;
     let len = usize::try_from(length).map_err(|_| EINVAL)?;

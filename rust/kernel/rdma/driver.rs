@@ -22,6 +22,7 @@ use core::{
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::Arc, //
 };
 
@@ -31,6 +32,7 @@ pub use crate::bindings::{
     ib_port_attr as PortAttr,
     ib_qp_attr as QpAttr,
     ib_qp_cap as QpCap,
+    ib_sge as Sge,
     ib_srq_attr as SrqAttr,
     ib_wc as Wc, //
 };
@@ -296,6 +298,16 @@ pub trait Driver: Send + Sync + Sized + 'static {
         iova: u64,
         access: u32,
     ) -> Result<NewMr<Self::Region>>;
+    /// Registers a part of the buffer (dma-buf) that the current process knows as `fd`.
+    fn reg_buffer(
+        self: &Arc<Self>,
+        pd: &Arc<Self::Pd>,
+        fd: i32,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        access: u32,
+    ) -> Result<NewMr<Self::Region>>;
     /// Registers memory of the current process again, with another domain, memory or access;
     /// `None` where that stays as it is. The old region has ended when this succeeds.
     fn rereg_user_mr(
@@ -319,6 +331,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
     ) -> Result<NewMr<Self::Region>>;
     /// Ends a region. `EBUSY` if something still uses it; nothing has changed then.
     fn dereg_mr(region: &Arc<Self::Region>) -> Result;
+    /// Takes an advice (`IB_UVERBS_ADVISE_MR_ADVICE_*`) about ranges of regions.
+    fn advise_mr(pd: &Arc<Self::Pd>, advice: u32, flags: u32, list: &[Sge]) -> Result;
+    /// Calls `f` with name and value of each of a region's counters, until it fails.
+    fn count_mr(region: &Arc<Self::Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result;
 
     /// Makes a memory window of type 2 or 1 and tells its key.
     fn alloc_mw(

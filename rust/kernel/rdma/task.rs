@@ -13,6 +13,12 @@ pub fn is_dying() -> bool {
     unsafe { bindings::mrx_fatal_signal_pending() }
 }
 
+/// Whether the caller is a thread of the kernel, which cannot be killed.
+#[inline]
+pub fn is_kernel_thread() -> bool {
+    kernel::current!().mm().is_none()
+}
+
 /// Lets others run if they wait for this CPU. May sleep.
 #[inline]
 pub fn let_others_run() {

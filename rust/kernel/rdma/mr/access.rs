@@ -25,6 +25,8 @@ impl Access {
     /// The region is addressed from zero instead of from its first virtual address.
     pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
 
+    /// The memory is found when it is needed.
+    pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);
     /// Memory windows may be bound to the region.
     pub const MW_BIND: Self = Self(bindings::ib_access_flags_IB_ACCESS_MW_BIND);
     /// The other side may ask for its writes to become globally visible.
@@ -41,6 +43,7 @@ impl Access {
     pub const SUPPORTED: Self = Self(
         Self::RIGHTS
             | Self::ZERO_BASED.0
+            | Self::ON_DEMAND.0
             | Self::MW_BIND.0
             | Self::FLUSH_GLOBAL.0
             | bindings::ib_access_flags_IB_ACCESS_HUGETLB
@@ -82,6 +85,11 @@ impl Access {
     /// Both sets together.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Whether it lets somebody change bytes.
+    pub const fn writes(self) -> bool {
+        self.0 & (Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
     }
 
     /// What both sets have.

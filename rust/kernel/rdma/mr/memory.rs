@@ -4,7 +4,9 @@
 
 use super::{
     super::{
+        dmabuf::Imported,
         driver::DeviceRef,
+        odp::paged::OnDemand,
         peer::{
             Importer,
             Mapping,
@@ -44,6 +46,10 @@ pub enum Memory {
     None,
     /// Pinned user memory.
     Pinned(Pinned),
+    /// User memory that is found when it is needed.
+    Paged(OnDemand),
+    /// A part of another driver's buffer.
+    Buffer(Imported),
     /// Pages of the kernel that a work request registers.
     Fast(Pin<KBox<FastPages>>),
     /// All of the kernel's memory, addressed as the kernel addresses it.
@@ -78,11 +84,12 @@ impl Memory {
     /// The bytes from `offset` on that lie next to each other, at most `len` of them. `hint` is a
     /// place to remember where they were found, to start from next time.
     ///
-    /// `None` outside of the memory.
+    /// `None` outside of the memory, and for memory that is found when it is needed, where a stretch
+    /// is valid only under a lock; see [`Stream`](super::stream::Stream).
     #[inline]
     pub fn stretch(&self, offset: u64, len: usize, hint: &mut usize) -> Option<Stretch> {
         match self {
-            Self::None => None,
+            Self::None | Self::Paged(_) | Self::Buffer(_) => None,
             Self::Pinned(pinned) => pinned.extents.stretch(offset, len, hint),
             Self::Peer(peer) => peer.extents.stretch(offset, len, hint),
             Self::Fast(pages) => pages.stretch(offset, len),
@@ -97,10 +104,15 @@ impl Memory {
     /// Whether a region of this memory can get `access` after it has been made. `EACCES` if the
     /// memory cannot be written to, `EOPNOTSUPP` if memory of this kind keeps what it has.
     pub fn allows(&self, access: Access) -> Result {
+        let on_demand = access.includes(Access::ON_DEMAND);
         match self {
+            Self::Paged(_) if on_demand => Ok(()),
+            Self::Pinned(_) if on_demand => Err(EOPNOTSUPP),
             Self::None => Ok(()),
             Self::Pinned(pinned) => pinned.umem.allows(access.bits()),
-            Self::Peer(_) | Self::Fast(_) | Self::Kernel => Err(EOPNOTSUPP),
+            Self::Paged(_) | Self::Buffer(_) | Self::Peer(_) | Self::Fast(_) | Self::Kernel => {
+                Err(EOPNOTSUPP)
+            }
         }
     }
 
@@ -108,7 +120,12 @@ impl Memory {
     /// taken away already.
     pub fn attach(&self, importer: Arc<dyn Importer>) -> Result {
         match self {
-            Self::None | Self::Pinned(_) | Self::Fast(_) | Self::Kernel => Ok(()),
+            Self::None
+            | Self::Pinned(_)
+            | Self::Paged(_)
+            | Self::Buffer(_)
+            | Self::Fast(_)
+            | Self::Kernel => Ok(()),
             Self::Peer(peer) => peer.mapping.attach(importer),
         }
     }

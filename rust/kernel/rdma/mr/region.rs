@@ -6,6 +6,7 @@ use super::{
     super::{
         gate::Guarded,
         id_table::IdTable,
+        odp::paged::Paged,
         peer::Importer, //
     },
     access::Access,
@@ -212,6 +213,14 @@ impl Region {
     /// Bytes of its own, whether or not a layout hides them.
     pub fn own_length(&self) -> u64 {
         self.length.load(Relaxed)
+    }
+
+    /// Its memory, if that is paged on demand. Does not keep the region from ending.
+    pub fn paged(&self) -> Option<Arc<Paged>> {
+        match &*self.memory.enter()? {
+            Memory::Paged(memory) => Some(memory.paged().clone()),
+            _ => None,
+        }
     }
 
     /// What it may be used for.

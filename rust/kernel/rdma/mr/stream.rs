@@ -8,7 +8,19 @@ use super::{
             copy as move_bytes,
             copy_io, //
         },
-        gate::Inside, //
+        dmabuf::{
+            CpuAccess,
+            Mapped,
+            Unmapped, //
+        },
+        gate::Inside,
+        odp::{
+            absent::{
+                Absent,
+                FaultError, //
+            },
+            span::Resident, //
+        }, //
     },
     layout::{
         ByteLength,
@@ -66,14 +78,22 @@ struct Piece<'a> {
 /// The bytes of a list of windows, in order.
 ///
 /// A stream keeps the memory that its current stretch lies in from going away, so it must not be
-/// kept while waiting for anything.
+/// kept while waiting for anything; see [`Stream::let_go`].
 pub struct Stream<'a> {
     windows: slice::Iter<'a, Window>,
-    /// The region that the current window names: taking it away stops the stream as well, even
-    /// where the bytes belong to other regions.
-    holder: Option<(&'a Arc<Region>, Inside<'a, Memory>)>,
+    /// Whether the bytes are to be written.
+    write: bool,
+    /// The region that the current window names, if it has a layout: taking it away stops the
+    /// stream as well, even where the bytes belong to other regions.
+    holder: Option<&'a Arc<Region>>,
+    inside_holder: Option<Inside<'a, Memory>>,
     pieces: Pieces<'a>,
+    /// What is left of the current piece, which the current stretch is the beginning of.
     piece: Option<Piece<'a>>,
+    /// Keeps pages of the leaf where they are, if it is paged on demand.
+    resident: Option<Resident>,
+    /// Keeps the leaf mapped, if it is another driver's buffer.
+    mapped: Option<Mapped>,
     leaf: Option<(&'a Arc<Region>, Inside<'a, Memory>)>,
     /// The generation that the memory of the current window must have, unless a layout keeps it
     /// as it is.
@@ -81,6 +101,25 @@ pub struct Stream<'a> {
     hint: usize,
     stretch: Stretch,
     moved: usize,
+    /// The current leaf's CPU access, if it is another driver's buffer, or that of one before it.
+    /// The last field, so that it ends after everything that is held has been let go of.
+    access: Option<CpuAccess>,
+}
+
+/// Memory that must be found before it can be accessed.
+enum Missing {
+    Pages(Absent),
+    Buffer(Unmapped),
+}
+
+/// What comes next in a stream.
+enum Next {
+    /// Bytes that lie next to each other.
+    Bytes(Stretch),
+    /// Bytes that must be looked for before.
+    Missing(Missing),
+    /// Nothing.
+    End,
 }
 
 impl<'a> Stream<'a> {
@@ -88,9 +127,13 @@ impl<'a> Stream<'a> {
     pub fn new(windows: &'a [Window]) -> Self {
         Self {
             windows: windows.iter(),
+            write: false,
             holder: None,
+            inside_holder: None,
             pieces: Pieces::None,
             piece: None,
+            resident: None,
+            mapped: None,
             leaf: None,
             generation: None,
             hint: 0,
@@ -100,6 +143,7 @@ impl<'a> Stream<'a> {
                 io: false,
             },
             moved: 0,
+            access: None,
         }
     }
 
@@ -128,36 +172,55 @@ impl<'a> Stream<'a> {
         unsafe { Self::of_kernel_memory(data, len) }
     }
 
-    /// Calls `f` with the 64-bit word that the stream begins with; `Ok(None)` if that is not
-    /// aligned or does not lie in one piece.
+    /// Calls `f` with the 64-bit word that the stream begins with, to be written; `Ok(None)` if
+    /// that is not aligned or does not lie in one piece. Waits as [`copy`] does.
     pub fn with_word<R>(
         &mut self,
+        mut go_on: impl FnMut() -> bool,
         f: impl FnOnce(&Atomic<u64>) -> R,
-    ) -> Result<Option<R>, AccessError> {
-        let Some(stretch) = self.current()? else {
-            return Err(AccessError::OutOfBounds);
+    ) -> Result<Option<R>, CopyError> {
+        self.will_be_written();
+        let stretch = loop {
+            match self.current().map_err(CopyError::To)? {
+                Next::Bytes(stretch) => break stretch,
+                Next::End => return Err(CopyError::To(AccessError::OutOfBounds)),
+                Next::Missing(missing) => {
+                    self.let_go();
+                    let found = self.find(missing, &mut go_on);
+                    found.map_err(|e| not_found(e, CopyError::To))?;
+                }
+            }
         };
         if stretch.io {
             // Memory of a device need not know the processor's atomic operations.
-            return Err(AccessError::NotAllowed);
+            return Err(CopyError::To(AccessError::NotAllowed));
         }
         let word = stretch.addr.cast::<u64>();
-        if stretch.len < size_of::<u64>() || !word.is_aligned() {
-            return Ok(None);
-        }
+        let fits = stretch.len >= size_of::<u64>() && word.is_aligned();
         // SAFETY: Eight aligned bytes of a region that the stream keeps from being released. The
         // kernel has no other kind of access to them but copies, which may tear, as those of
         // processes do.
-        Ok(Some(f(unsafe { Atomic::from_ptr(word) })))
+        let result = fits.then(|| f(unsafe { Atomic::from_ptr(word) }));
+        self.let_go();
+        Ok(result)
     }
 
-    /// The next bytes that lie next to each other; `None` at the end.
-    #[inline]
-    fn current(&mut self) -> Result<Option<Stretch>, AccessError> {
-        if self.stretch.len == 0 && !self.refill()? {
-            return Ok(None);
+    /// Says that the bytes from here on are to be written, not read. Pages that were found to be
+    /// read may be shared with others.
+    fn will_be_written(&mut self) {
+        if !self.write {
+            self.let_go();
+            self.write = true;
         }
-        Ok(Some(self.stretch))
+    }
+
+    /// What comes next.
+    #[inline]
+    fn current(&mut self) -> Result<Next, AccessError> {
+        if self.stretch.len == 0 {
+            return self.refill();
+        }
+        Ok(Next::Bytes(self.stretch))
     }
 
     #[inline]
@@ -165,22 +228,41 @@ impl<'a> Stream<'a> {
         self.stretch.addr = self.stretch.addr.wrapping_add(len);
         self.stretch.len -= len;
         self.moved += len;
+        if let Some(piece) = &mut self.piece {
+            piece.offset += len as u64;
+            piece.length -= len as u64;
+        }
     }
 
-    /// Finds the next stretch. Returns whether there is one.
-    fn refill(&mut self) -> Result<bool, AccessError> {
+    /// Lets go of the memory of the current stretch, which is found again when it is asked for.
+    fn let_go(&mut self) {
+        self.moved = 0;
+        self.resident = None;
+        self.mapped = None;
+        self.leaf = None;
+        self.inside_holder = None;
+        if self.piece.is_some() {
+            self.stretch.len = 0;
+        }
+    }
+
+    /// Finds the next stretch.
+    fn refill(&mut self) -> Result<Next, AccessError> {
         let Some(piece) = self.next_piece() else {
-            return Ok(false);
+            return Ok(Next::End);
         };
+        self.piece = Some(piece);
         if self.moved >= LET_GO_AFTER {
-            self.moved = 0;
-            self.leaf = None;
-            let holder = self.holder.take().map(|(region, _)| region);
-            self.holder = holder.map(enter).transpose()?;
+            self.let_go();
+        }
+        if let (Some(holder), None) = (self.holder, &self.inside_holder) {
+            self.inside_holder = Some(enter(holder)?);
         }
         if !matches!(self.leaf, Some((leaf, _)) if Arc::ptr_eq(leaf, piece.leaf)) {
+            self.resident = None;
+            self.mapped = None;
             self.leaf = None;
-            self.leaf = Some(enter(piece.leaf)?);
+            self.leaf = Some((piece.leaf, enter(piece.leaf)?));
             self.hint = 0;
         }
         let Some((_, memory)) = &self.leaf else {
@@ -194,21 +276,46 @@ impl<'a> Stream<'a> {
             return Err(AccessError::Revoked);
         }
         let len = (piece.length as usize).min(LET_GO_AFTER);
-        let stretch = memory
-            .stretch(piece.offset, len, &mut self.hint)
-            .ok_or(AccessError::Revoked)?;
+        let stretch = match &**memory {
+            Memory::Paged(memory) => {
+                let paged = memory.paged();
+                match paged.resident(piece.offset, len, self.write, &mut self.resident) {
+                    Ok(stretch) => stretch,
+                    Err(absent) => return Ok(Next::Missing(Missing::Pages(absent))),
+                }
+            }
+            Memory::Buffer(memory) => {
+                let (held, access) = (&mut self.mapped, &self.access);
+                match memory.mapped(piece.offset, len, self.write, held, access) {
+                    Ok(stretch) => stretch,
+                    Err(unmapped) => return Ok(Next::Missing(Missing::Buffer(unmapped))),
+                }
+            }
+            memory => memory
+                .stretch(piece.offset, len, &mut self.hint)
+                .ok_or(AccessError::Revoked)?,
+        };
         self.stretch = stretch;
-        let rest = piece.length - stretch.len as u64;
-        self.piece = (rest > 0).then_some(Piece {
-            offset: piece.offset + stretch.len as u64,
-            length: rest,
-            ..piece
-        });
-        Ok(true)
+        Ok(Next::Bytes(stretch))
+    }
+
+    /// Looks for what is missing. This stream and the other one of the copy hold nothing.
+    fn find(
+        &mut self,
+        missing: Missing,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), FaultError> {
+        if !go_on() {
+            return Err(FaultError::Stopped);
+        }
+        match missing {
+            Missing::Pages(absent) => absent.find(go_on),
+            Missing::Buffer(unmapped) => Ok(unmapped.find(&mut self.access)?),
+        }
     }
 
     fn next_piece(&mut self) -> Option<Piece<'a>> {
-        if let Some(piece) = self.piece.take() {
+        if let Some(piece) = self.piece.take().filter(|piece| piece.length > 0) {
             return Some(piece);
         }
         loop {
@@ -217,30 +324,16 @@ impl<'a> Stream<'a> {
             }
             let window = self.windows.next()?;
             self.pieces = Pieces::of(window);
-            self.holder = None;
+            self.inside_holder = None;
             self.generation = window.bound.is_none().then_some(window.generation);
-            if window.bound.is_some() {
-                match enter(&window.region) {
-                    Ok(holder) => self.holder = Some(holder),
-                    // A piece of the holder, which has gone, stops the stream.
-                    Err(_) => {
-                        return Some(Piece {
-                            leaf: &window.region,
-                            offset: 0,
-                            length: 1,
-                        })
-                    }
-                }
-            }
+            self.holder = window.bound.is_some().then_some(&window.region);
         }
     }
 }
 
-fn enter(region: &Arc<Region>) -> Result<(&Arc<Region>, Inside<'_, Memory>), AccessError> {
-    match region.memory.enter() {
-        Some(inside) => Ok((region, inside)),
-        None => Err(AccessError::Revoked),
-    }
+#[inline]
+fn enter(region: &Arc<Region>) -> Result<Inside<'_, Memory>, AccessError> {
+    region.memory.enter().ok_or(AccessError::Revoked)
 }
 
 impl<'a> Pieces<'a> {
@@ -314,20 +407,52 @@ pub enum CopyError {
 
 /// Copies `length` bytes, or fewer if a stream ends before. `go_on` is asked after every stretch of
 /// up to a mebibyte whether to go on, and may sleep for a moment.
+///
+/// Waits for memory that is not there, without holding anything of either stream, and lets go of
+/// both in the end.
 pub fn copy(
     to: &mut Stream<'_>,
     from: &mut Stream<'_>,
     length: u64,
     mut go_on: impl FnMut() -> bool,
 ) -> Result<u64, CopyError> {
+    to.will_be_written();
+    let copied = copy_until(to, from, length, &mut go_on);
+    from.let_go();
+    to.let_go();
+    copied
+}
+
+fn copy_until(
+    to: &mut Stream<'_>,
+    from: &mut Stream<'_>,
+    length: u64,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<u64, CopyError> {
     let mut left = length;
     let mut since_asked = 0;
     while left > 0 {
-        let Some(source) = from.current().map_err(CopyError::From)? else {
-            break;
+        let source = match from.current().map_err(CopyError::From)? {
+            Next::Bytes(source) => source,
+            Next::End => break,
+            Next::Missing(missing) => {
+                from.let_go();
+                to.let_go();
+                let found = from.find(missing, go_on);
+                found.map_err(|e| not_found(e, CopyError::From))?;
+                continue;
+            }
         };
-        let Some(target) = to.current().map_err(CopyError::To)? else {
-            break;
+        let target = match to.current().map_err(CopyError::To)? {
+            Next::Bytes(target) => target,
+            Next::End => break,
+            Next::Missing(missing) => {
+                from.let_go();
+                to.let_go();
+                let found = to.find(missing, go_on);
+                found.map_err(|e| not_found(e, CopyError::To))?;
+                continue;
+            }
         };
         let len = source.len.min(target.len).min(left as usize);
         // SAFETY: Both stretches are memory of regions that the streams keep from being released,
@@ -352,4 +477,11 @@ pub fn copy(
         }
     }
     Ok(length - left)
+}
+
+fn not_found(e: FaultError, side: fn(AccessError) -> CopyError) -> CopyError {
+    match e {
+        FaultError::Stopped => CopyError::Stopped,
+        FaultError::NotMapped => side(AccessError::NotMapped),
+    }
 }

@@ -6,14 +6,21 @@ use super::{
     access::Access,
     binding::Bound,
     key::Key,
+    layout::{
+        ByteLength,
+        Position, //
+    },
     region::{
         Domain,
         Region, //
     },
 };
-use kernel::sync::{
-    atomic::Relaxed,
-    Arc, //
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// Why a work request cannot reach what it names.
@@ -29,6 +36,8 @@ pub enum AccessError {
     OutOfBounds,
     /// The memory has been taken away meanwhile.
     Revoked,
+    /// The process has nothing mapped there that may be accessed so.
+    NotMapped,
 }
 
 /// Bytes of a region that have been checked, but not looked for yet.
@@ -44,6 +53,9 @@ pub struct Window {
     pub(super) generation: u32,
 }
 
+/// What looks at region, offset and length of one range after the other, and says whether to go on.
+pub type RangeVisitor<'a> = dyn FnMut(&Arc<Region>, u64, u64) -> Result<bool> + 'a;
+
 impl Window {
     /// The part of this window that begins `skip` bytes into it, `length` bytes of it.
     pub(super) fn part(self, skip: u64, length: u64) -> Result<Self, AccessError> {
@@ -55,6 +67,30 @@ impl Window {
             length,
             ..self
         })
+    }
+
+    /// The region that was named.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Calls `f` with region, offset and length of each range that the window consists of, in
+    /// order, until it fails or says that it has seen enough (`false`).
+    pub fn for_each_range(&self, f: &mut RangeVisitor<'_>) -> Result {
+        let Some(bound) = &self.bound else {
+            return f(&self.region, self.offset, self.length).map(drop);
+        };
+        let walker = bound
+            .layout()
+            .walk(Position(self.offset), ByteLength(self.length))?;
+        for run in walker {
+            for offset in run.offsets() {
+                if !f(run.leaf, offset.0, run.length.0)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 }
 

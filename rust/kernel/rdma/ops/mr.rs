@@ -58,6 +58,31 @@ impl<D: Driver> Ops<D> {
     /// # Safety
     ///
     /// To be called by the core; see the module's documentation.
+    pub(super) unsafe extern "C" fn reg_user_mr_dmabuf(
+        pd: *mut ib_pd,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        fd: c_int,
+        access: c_int,
+        dmah: *mut bindings::ib_dmah,
+        _attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> *mut ib_mr {
+        // SAFETY: See the module's documentation.
+        let made = || unsafe {
+            if !dmah.is_null() {
+                return Err(EOPNOTSUPP);
+            }
+            let device = device_state::<D>((*pd).device)?;
+            let pd = Object::<ib_pd, D::Pd>::state(pd)?;
+            wrap_mr::<D>(|| device.reg_buffer(pd, fd, offset, length, iova, access as u32))
+        };
+        made().unwrap_or_else(|e: Error| e.to_ptr())
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut ib_pd,
         kind: bindings::ib_mr_type,
@@ -91,6 +116,62 @@ impl<D: Driver> Ops<D> {
                     return Err(e);
                 }
                 drop(KBox::from_raw(mr.cast::<Object<ib_mr, D::Region>>()));
+            }
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
+    pub(super) unsafe extern "C" fn advise_mr(
+        pd: *mut ib_pd,
+        advice: bindings::ib_uverbs_advise_mr_advice,
+        flags: u32,
+        list: *mut bindings::ib_sge,
+        len: u32,
+        _attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> c_int {
+        from_result(|| {
+            if list.is_null() || len == 0 {
+                return Err(EINVAL);
+            }
+            // SAFETY: See the module's documentation. The core passes a copy of the caller's list.
+            unsafe {
+                let list = core::slice::from_raw_parts(list, len as usize);
+                D::advise_mr(Object::<ib_pd, D::Pd>::state(pd)?, advice, flags, list)?;
+            }
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
+    pub(super) unsafe extern "C" fn fill_stat_mr_entry(
+        msg: *mut bindings::sk_buff,
+        mr: *mut ib_mr,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: See the module's documentation. The core looks at a region's counters only
+            // between its creation and its destruction. The message is the core's to fill.
+            unsafe {
+                let table = bindings::mrx_stats_begin(msg);
+                if table.is_null() {
+                    return Err(EMSGSIZE);
+                }
+                let region = Object::<ib_mr, D::Region>::state(mr);
+                let filled = region.and_then(|region| {
+                    D::count_mr(region, &mut |name, value| {
+                        let name = name.as_char_ptr();
+                        to_result(bindings::rdma_nl_stat_hwcounter_entry(msg, name, value))
+                    })
+                });
+                match filled {
+                    Ok(()) => bindings::mrx_stats_end(msg, table),
+                    Err(_) => bindings::mrx_stats_cancel(msg, table),
+                }
+                filled?;
             }
             Ok(0)
         })

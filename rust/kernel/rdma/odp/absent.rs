@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Waiting for pages that a transfer needs.
+
+use super::{
+    super::task,
+    paged::Paged,
+    queue, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+/// Why memory cannot be accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// The caller gave up, or is being killed.
+    Stopped,
+    /// There is none, or none that may be accessed so.
+    NotMapped,
+}
+
+impl From<Error> for FaultError {
+    fn from(e: Error) -> Self {
+        match e {
+            EINTR => Self::Stopped,
+            _ => Self::NotMapped,
+        }
+    }
+}
+
+/// Bytes that must be looked for before they can be accessed.
+pub struct Absent {
+    paged: Arc<Paged>,
+    offset: u64,
+    len: usize,
+    write: bool,
+}
+
+/// A fault that somebody else takes: not over yet, over, or failed with an errno.
+struct Elsewhere(Atomic<i32>);
+
+const NOT_OVER: i32 = 1;
+
+/// How long is waited between two looks at a fault that a program takes its time for.
+const FIRST_PAUSE_MICROS: i64 = 50;
+const LAST_PAUSE_MICROS: i64 = 10_000;
+
+impl Absent {
+    /// The `len` bytes at `offset`.
+    pub(super) fn new(paged: &Arc<Paged>, offset: u64, len: usize, write: bool) -> Self {
+        Self {
+            paged: paged.clone(),
+            offset,
+            len,
+            write,
+        }
+    }
+
+    /// Looks for the bytes, or the first of them. They may be gone again on return.
+    ///
+    /// May wait for as long as user space likes: until `go_on` says no, or the caller is killed.
+    /// Nothing may be held.
+    ///
+    /// A process takes its faults itself. If a program decides how long they last (userfaultfd),
+    /// or if the caller cannot be killed because it is a work queue, somebody else takes the fault,
+    /// so that the caller stays free to give up: its queue pair may have to go away first, for that
+    /// program to end.
+    pub fn find(self, go_on: &mut dyn FnMut() -> bool) -> Result<(), FaultError> {
+        let addr = self.paged.addr(self.offset).ok_or(EFAULT)?;
+        if !task::is_kernel_thread() && !self.paged.is_up_to_a_program(addr, self.len)? {
+            return Ok(self.paged.find_now(addr, self.len, self.write)?);
+        }
+        let fault = Arc::new(Elsewhere(Atomic::new(NOT_OVER)), GFP_KERNEL).map_err(Error::from)?;
+        let theirs = fault.clone();
+        queue::spawn(move || {
+            let end = self.paged.find_now(addr, self.len, self.write);
+            let errno = end.err().map_or(0, Error::to_errno);
+            theirs.0.store(errno, Release);
+        })?;
+        let mut pause = FIRST_PAUSE_MICROS;
+        loop {
+            match fault.0.load(Acquire) {
+                NOT_OVER => {}
+                0 => return Ok(()),
+                errno => return Err(Error::from_errno(errno).into()),
+            }
+            if !go_on() {
+                return Err(FaultError::Stopped);
+            }
+            fsleep(Delta::from_micros(pause));
+            pause = (pause * 2).min(LAST_PAUSE_MICROS);
+        }
+    }
+}

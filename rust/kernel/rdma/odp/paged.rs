@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory of a region that is paged on demand.
+
+use super::{
+    super::{
+        mr::memory::Stretch,
+        rwsem::RwSem,
+        task, //
+    },
+    absent::Absent,
+    advise::Manner,
+    fault::{
+        Effort,
+        Pages,
+        Wanted, //
+    },
+    span::{
+        Resident,
+        Span,
+        SPAN_SHIFT, //
+    },
+    stats::Stats,
+};
+use core::ops::Range;
+use kernel::{
+    mm::{
+        Mm,
+        MmWithUser,
+        MmWithUserAsync, //
+    },
+    new_mutex,
+    page::{
+        page_align,
+        PAGE_MASK,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+    xarray::{
+        AllocKind,
+        XArray, //
+    }, //
+};
+
+/// The most pages that are looked for at a time.
+const BATCH: usize = 512;
+
+/// Memory of a process that is found when it is needed.
+#[pin_data]
+pub struct Paged {
+    mm: ARef<Mm>,
+    /// The addresses of the region's bytes in the process.
+    bytes: Range<usize>,
+    /// The spans that were ever used, by their addresses above [`SPAN_SHIFT`].
+    #[pin]
+    spans: XArray<Arc<Span>>,
+    /// Taken by those who add a span. Nothing that a notifier needs is taken inside of it but what
+    /// registering one takes.
+    #[pin]
+    adding: Mutex<()>,
+    writable: bool,
+    /// The region is gone: whoever still looks for pages stops.
+    ended: AtomicFlag,
+    stats: Arc<Stats>,
+}
+
+/// [`Paged`] memory as the region holds it, which ends it by dropping this.
+pub struct OnDemand(Arc<Paged>);
+
+/// What to do about pages that nobody has asked for yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Find them for reading; also for writing where that takes nothing.
+    Read,
+    /// Find them for writing.
+    Write,
+    /// Note those that the process has mapped.
+    MappedOnly,
+}
+
+impl OnDemand {
+    /// The `len` bytes at `addr` of the current process; or all of its memory, if `addr` is 0 and
+    /// `len` is `u64::MAX`, in which case they are named by their own addresses.
+    ///
+    /// No byte need be mapped yet. `EINVAL` if the range wraps around.
+    pub fn new(addr: u64, len: u64, writable: bool) -> Result<Self> {
+        let current = kernel::current!();
+        let mm = current.mm().ok_or(EINVAL)?;
+        // SAFETY: The process's own memory; the field does not change any more.
+        let top = unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size } & PAGE_MASK;
+        let bytes = if is_implicit(addr, len) {
+            0..top
+        } else {
+            let start = usize::try_from(addr).map_err(|_| EINVAL)?;
+            let len = usize::try_from(len).map_err(|_| EINVAL)?;
+            let end = start.checked_add(len).ok_or(EINVAL)?;
+            if end > top {
+                return Err(EFAULT);
+            }
+            start..end
+        };
+        let paged = Arc::pin_init(
+            try_pin_init!(Paged {
+                mm: ARef::from(&**mm),
+                bytes,
+                spans <- XArray::new(AllocKind::Alloc),
+                adding <- new_mutex!((), "Paged::adding"),
+                writable,
+                ended: AtomicFlag::new(false),
+                stats: Arc::new(Stats::new(), GFP_KERNEL_ACCOUNT)?,
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        Ok(Self(paged))
+    }
+
+    /// The memory, for those who may outlive the region.
+    pub fn paged(&self) -> &Arc<Paged> {
+        &self.0
+    }
+}
+
+impl Drop for OnDemand {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Relaxed);
+    }
+}
+
+/// Whether a registration asks for all of a process's memory.
+pub fn is_implicit(addr: u64, len: u64) -> bool {
+    addr == 0 && len == u64::MAX
+}
+
+impl Paged {
+    /// The counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The process's address of byte `offset`.
+    #[inline]
+    pub(super) fn addr(&self, offset: u64) -> Option<usize> {
+        let addr = self.bytes.start.checked_add(offset as usize)?;
+        (addr < self.bytes.end).then_some(addr)
+    }
+
+    /// The bytes whose pages `bytes` touches.
+    pub fn whole_pages(&self, bytes: Range<u64>) -> Range<u64> {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        // Where pages begin in the region depends on where the region begins in its page.
+        let skew = (self.bytes.start & !PAGE_MASK) as u64;
+        let before = bytes.start.wrapping_add(skew) % PAGE;
+        let after = bytes.end.wrapping_add(skew).wrapping_neg() % PAGE;
+        bytes.start.saturating_sub(before)..bytes.end.saturating_add(after)
+    }
+
+    /// The bytes from `offset` on that are known and lie next to each other, at most `len`. They
+    /// stay as long as what is left in `held`, which is also where to begin next time.
+    #[inline]
+    pub fn resident(
+        self: &Arc<Self>,
+        offset: u64,
+        len: usize,
+        write: bool,
+        held: &mut Option<Resident>,
+    ) -> Result<Stretch, Absent> {
+        let absent = || Absent::new(self, offset, len, write);
+        let addr = self.addr(offset).ok_or_else(absent)?;
+        if !matches!(held, Some(resident) if resident.covers(addr)) {
+            // At most one lock at a time is held by a stream.
+            *held = None;
+            *held = self
+                .known_span(addr)
+                .and_then(|span| RwSem::try_read(&span));
+        }
+        let stretch = held
+            .as_ref()
+            .and_then(|resident| resident.stretch(addr, len, write));
+        match stretch {
+            Some(stretch) => Ok(stretch),
+            None => {
+                *held = None;
+                Err(absent())
+            }
+        }
+    }
+
+    fn known_span(&self, addr: usize) -> Option<Arc<Span>> {
+        let spans = self.spans.lock();
+        spans.get(addr >> SPAN_SHIFT).map(Arc::from)
+    }
+
+    /// Looks for pages of the `len` bytes from `addr` on that a transfer is about to access, for the
+    /// first of them at least. They may be gone again on return.
+    pub(super) fn find_now(&self, addr: usize, len: usize, write: bool) -> Result {
+        let mm = self.users()?;
+        let span = self.span(&mm, addr)?;
+        let end = page_align(addr.saturating_add(len)).ok_or(EFAULT)?;
+        let range = (addr & PAGE_MASK)..end.min(span.end());
+        // Also waits until a notifier that was in the way has done its work.
+        let absent = RwSem::read(&span)?.absent(range, BATCH, write);
+        let (addr, count) = match absent {
+            Some(absent) if absent.0 <= addr => absent,
+            // The first byte is known by now.
+            _ => return Ok(()),
+        };
+        let mut pages = Pages::new(count)?;
+        let wanted = Wanted {
+            addr,
+            count,
+            write,
+            effort: Effort::Fault,
+        };
+        let found = self
+            .find(&mm, &span, &mut pages, wanted)
+            .inspect_err(|_| self.forget(&span))?;
+        self.stats.faults.add(found);
+        Ok(())
+    }
+
+    /// Whether a program decides when the page of `addr` comes.
+    pub(super) fn is_up_to_a_program(&self, addr: usize, len: usize) -> Result<bool> {
+        let mm = self.users()?;
+        let end = addr.saturating_add(len.min(BATCH * PAGE_SIZE));
+        Pages::are_up_to_a_program(&mm, addr..end)
+    }
+
+    /// The span that `addr`, which is one of the region's addresses, is in.
+    fn span(&self, mm: &MmWithUser, addr: usize) -> Result<Arc<Span>> {
+        if let Some(span) = self.known_span(addr) {
+            return Ok(span);
+        }
+        let _adding = self.adding.lock();
+        if let Some(span) = self.known_span(addr) {
+            return Ok(span);
+        }
+        let index = addr >> SPAN_SHIFT;
+        let start = index << SPAN_SHIFT;
+        let end = start.saturating_add(1 << SPAN_SHIFT);
+        let first = start.max(self.bytes.start & PAGE_MASK);
+        let last = end.min(page_align(self.bytes.end).ok_or(EFAULT)?);
+        let span = Span::new(mm, first..last, self.stats.clone())?;
+        let mut spans = self.spans.lock();
+        // The lock may be let go of to allocate; nobody else adds meanwhile.
+        spans.store(index, span.clone(), GFP_KERNEL_ACCOUNT)?;
+        Ok(span)
+    }
+
+    /// Gives up a span in which nothing was found, so that looking for what is not there costs no
+    /// memory. Whoever uses it meanwhile goes on with it; what they find is only not found again.
+    fn forget(&self, span: &Arc<Span>) {
+        if !span.is_empty() {
+            return;
+        }
+        let index = span.start() >> SPAN_SHIFT;
+        let mut spans = self.spans.lock();
+        let is_same = spans
+            .get(index)
+            .is_some_and(|known| core::ptr::eq(&*known, &**span));
+        let forgotten = is_same.then(|| spans.remove(index));
+        // The last reference goes without the lock.
+        drop(spans);
+        drop(forgotten);
+    }
+
+    fn users(&self) -> Result<ARef<MmWithUserAsync>> {
+        let mm = self.mm.mmget_not_zero().ok_or(EFAULT)?;
+        // The last user does not tear the memory down here, in the middle of a transfer.
+        Ok(MmWithUser::into_mmput_async(mm))
+    }
+
+    /// Looks for pages in `span` and enters them. Returns how many there were, at least one.
+    fn find(
+        &self,
+        mm: &MmWithUser,
+        span: &Arc<Span>,
+        pages: &mut Pages,
+        wanted: Wanted,
+    ) -> Result<usize> {
+        loop {
+            if self.ended.load(Relaxed) {
+                return Err(ENOENT);
+            }
+            let sequence = span.sequence();
+            let found = pages.find(mm, wanted)?;
+            if RwSem::read(span)?.enter(wanted.addr, pages, sequence, wanted.write) {
+                return Ok(found);
+            }
+            if task::is_dying() {
+                return Err(EINTR);
+            }
+            task::let_others_run();
+        }
+    }
+
+    /// Finds pages of the `len` bytes from `offset` on before they are needed; returns how many it
+    /// had to look for.
+    ///
+    /// `EFAULT` if a byte is outside of the region or of the address space, or may not be accessed
+    /// as asked; `ENOENT` if the region is gone; `EINTR` if the caller is being killed.
+    pub fn prefetch(&self, offset: u64, len: u64, what: Prefetch, manner: Manner) -> Result<usize> {
+        let Some(last) = len.checked_sub(1) else {
+            return Ok(0);
+        };
+        let start = self.addr(offset).ok_or(EFAULT)?;
+        let end = self
+            .addr(offset.checked_add(last).ok_or(EFAULT)?)
+            .ok_or(EFAULT)?;
+        let end = page_align(end.saturating_add(1)).ok_or(EFAULT)?;
+        let mm = self.users()?;
+        let mut pages = Pages::new(BATCH)?;
+        let mut addr = start & PAGE_MASK;
+        let effort = match (what, manner) {
+            (Prefetch::MappedOnly, _) => Effort::MappedOnly,
+            (_, Manner::Flush) => Effort::Fault,
+            (_, Manner::Later) => Effort::NoProgram,
+        };
+        let mut total = 0usize;
+        while addr < end {
+            let span = self.span(&mm, addr)?;
+            let part = addr..end.min(span.end());
+            addr = part.end;
+            let found = self.prefetch_in(&mm, &span, &mut pages, part, what, effort);
+            if !matches!(found, Ok(1..)) {
+                self.forget(&span);
+            }
+            total = total.saturating_add(found?);
+        }
+        Ok(total)
+    }
+
+    fn prefetch_in(
+        &self,
+        mm: &MmWithUser,
+        span: &Arc<Span>,
+        pages: &mut Pages,
+        mut part: Range<usize>,
+        what: Prefetch,
+        effort: Effort,
+    ) -> Result<usize> {
+        let write = what == Prefetch::Write;
+        let mut total = 0usize;
+        loop {
+            let absent = RwSem::read(span)?.absent(part.clone(), BATCH, write);
+            let Some((addr, count)) = absent else {
+                return Ok(total);
+            };
+            let mut find = |write, effort| {
+                let wanted = Wanted {
+                    addr,
+                    count,
+                    write,
+                    effort,
+                };
+                self.find(mm, span, pages, wanted)
+            };
+            let found = match what {
+                Prefetch::Write => find(true, effort)?,
+                Prefetch::Read | Prefetch::MappedOnly => {
+                    let easy = if self.writable {
+                        find(true, Effort::MappedOnly)
+                    } else {
+                        Err(EFAULT)
+                    };
+                    match easy.or_else(|e| match e {
+                        EFAULT => find(false, effort),
+                        e => Err(e),
+                    }) {
+                        Err(EFAULT) if what == Prefetch::MappedOnly => 0,
+                        found => found?,
+                    }
+                }
+            };
+            self.stats.prefetched.add(found);
+            total = total.saturating_add(found);
+            // Past what was found, or past the page that was not.
+            part.start = addr.saturating_add(found.max(1).saturating_mul(PAGE_SIZE));
+            if task::is_dying() {
+                return Err(EINTR);
+            }
+            task::let_others_run();
+        }
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+/* ADVISE_MR. */
+#include "odp_test.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define READ IBV_ADVISE_MR_ADVICE_PREFETCH
+#define WRITE IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
+#define NO_FAULT 2 /* IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT */
+#define FLUSH IBV_ADVISE_MR_FLAG_FLUSH
+#define LEN (4 * MB)
+
+static size_t resident(char *addr, size_t len)
+{
+	unsigned char there[LEN / PAGE];
+	size_t n = 0;
+
+	if (mincore(addr, len, there))
+		return 0;
+	for (size_t i = 0; i < len / PAGE; i++)
+		n += there[i] & 1;
+	return n;
+}
+
+static void errors(struct pair *pair)
+{
+	char *a = map(LEN);
+	struct ibv_mr *mr = reg(pair, a, LEN - PAGE, REMOTE | ODP);
+	struct ibv_mr *pinned = reg(pair, a, PAGE, REMOTE);
+	struct ibv_mr *readable = reg(pair, a, PAGE, ODP);
+	struct ibv_mr *implicit = reg(pair, NULL, SIZE_MAX, REMOTE | ODP);
+	struct pair *other = pair_new();
+	struct ibv_sge sge = { .addr = (uintptr_t)a, .length = PAGE };
+
+	CHECK(mr && pinned && readable && implicit);
+	sge.lkey = mr->lkey;
+	for (uint32_t flags = 0; flags <= FLUSH; flags += FLUSH) {
+		CHECK_EQ(advise(pair->pd, 3, flags, &sge, 1), EOPNOTSUPP);
+		CHECK_EQ(advise(pair->pd, 77, flags, &sge, 1), EOPNOTSUPP);
+		CHECK_EQ(advise(pair->pd, READ, flags | 2, &sge, 1), EINVAL);
+		CHECK_EQ(advise(other->pd, READ, flags, &sge, 1), EPERM);
+		CHECK_EQ(advise_one(pinned, READ, flags, a, PAGE), EINVAL);
+		CHECK_EQ(advise_one(readable, WRITE, flags, a, PAGE), EPERM);
+		CHECK_EQ(advise_one(readable, READ, flags, a, PAGE), 0);
+		sge.lkey = mr->lkey ^ 0x80;
+		CHECK_EQ(advise(pair->pd, READ, flags, &sge, 1), ENOENT);
+		sge.lkey = 0xdeadbe00;
+		CHECK_EQ(advise(pair->pd, READ, flags, &sge, 1), ENOENT);
+		sge.lkey = mr->lkey;
+	}
+	CHECK_EQ(advise_one(mr, READ, FLUSH, a, LEN), EFAULT);
+	CHECK_EQ(advise_one(mr, READ, FLUSH, a - PAGE, PAGE), EFAULT);
+	CHECK_EQ(advise_one(implicit, READ, FLUSH, (void *)0x7ffffffff000UL, PAGE), EFAULT);
+	CHECK_EQ(advise_one(implicit, READ, FLUSH, (void *)(UINTPTR_MAX - 99), 100), EFAULT);
+	CHECK_EQ(advise_one(implicit, READ, FLUSH, (void *)PAGE, PAGE), EFAULT);
+	munmap(a + MB, PAGE);
+	CHECK_EQ(advise_one(mr, WRITE, FLUSH, a, 2 * MB), EFAULT);
+	CHECK_EQ(advise_one(mr, NO_FAULT, FLUSH, a, 2 * MB), 0);
+	CHECK_EQ(mprotect(a, PAGE, PROT_READ), 0);
+	CHECK_EQ(advise_one(mr, WRITE, FLUSH, a, PAGE), EFAULT);
+	CHECK_EQ(advise_one(mr, READ, FLUSH, a, PAGE), 0);
+	/* Without flushing the same is not an error of the call. */
+	CHECK_EQ(advise_one(mr, READ, 0, a, LEN), 0);
+	CHECK_EQ(advise_one(mr, WRITE, 0, a, PAGE), 0);
+	CHECK(counter_reaches("page_prefetch_failed", 2));
+	pair_free(other);
+	ibv_dereg_mr(mr);
+	ibv_dereg_mr(pinned);
+	ibv_dereg_mr(readable);
+	ibv_dereg_mr(implicit);
+	munmap(a, LEN);
+}
+
+static void no_further_fault(struct pair *pair)
+{
+	char *a = map(LEN), *b = map(LEN);
+	struct ibv_mr *ma, *mb;
+	long faults;
+
+	ma = reg(pair, a, LEN, REMOTE);
+	mb = reg(pair, b, LEN, REMOTE | ODP);
+	CHECK(ma && mb);
+	CHECK_EQ(put(pair, ma, a, mb, b, MB), IBV_WC_SUCCESS);
+	CHECK_EQ(counter("page_faults"), MB / PAGE);
+	CHECK_EQ(advise_one(mb, WRITE, FLUSH, b + MB, LEN - MB), 0);
+	CHECK_EQ(counter("page_prefetch"), (LEN - MB) / PAGE);
+	faults = counter("page_faults");
+	CHECK_EQ(put(pair, ma, a, mb, b, LEN), IBV_WC_SUCCESS);
+	CHECK_EQ(counter("page_faults"), faults);
+	/* Nothing is pinned: the pages can be taken away, and then it takes a fault again. */
+	CHECK_EQ(madvise(b, LEN, MADV_DONTNEED), 0);
+	CHECK_EQ(put(pair, ma, a, mb, b, LEN), IBV_WC_SUCCESS);
+	CHECK_EQ(counter("page_faults"), faults + LEN / PAGE);
+	ibv_dereg_mr(ma);
+	ibv_dereg_mr(mb);
+	munmap(a, LEN);
+	munmap(b, LEN);
+}
+
+static void breaks_cow(struct pair *pair)
+{
+	int fd = memfd_create("cow", 0);
+	char *shared, *private;
+	struct ibv_mr *mr;
+
+	CHECK(fd >= 0 && !ftruncate(fd, LEN));
+	shared = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	private = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	mr = reg(pair, private, LEN, REMOTE | ODP);
+	CHECK(mr);
+	fill(shared, LEN, 1);
+	CHECK_EQ(advise_one(mr, READ, FLUSH, private, LEN), 0);
+	fill(shared, LEN, 2);
+	CHECK(is_filled(private, LEN, 2));
+	CHECK_EQ(advise_one(mr, WRITE, FLUSH, private, LEN / 2), 0);
+	fill(shared, LEN, 3);
+	CHECK(is_filled(private, LEN / 2, 2));
+	CHECK(!memcmp(private + LEN / 2, shared + LEN / 2, LEN / 2));
+	ibv_dereg_mr(mr);
+	munmap(shared, LEN);
+	munmap(private, LEN);
+	close(fd);
+}
+
+static void only_present(struct pair *pair)
+{
+	char *a = map(LEN);
+	struct ibv_mr *mr;
+	long faults;
+
+	madvise(a, LEN, MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < LEN; i += 2 * PAGE)
+		a[i] = 1;
+	mr = reg(pair, a, LEN, REMOTE | ODP);
+	CHECK(mr);
+	CHECK_EQ(advise_one(mr, NO_FAULT, FLUSH, a, LEN), 0);
+	CHECK_EQ(resident(a, LEN), LEN / PAGE / 2);
+	CHECK_EQ(counter("page_prefetch"), LEN / PAGE / 2);
+	faults = counter("page_faults");
+	for (size_t i = 0; i < 8; i += 2)
+		CHECK_EQ(put(pair, mr, a + i * PAGE, mr, a + (i + 8) * PAGE, PAGE), IBV_WC_SUCCESS);
+	CHECK_EQ(counter("page_faults"), faults);
+	ibv_dereg_mr(mr);
+	munmap(a, LEN);
+}
+
+static void later(struct pair *pair)
+{
+	char *a = map(LEN);
+	struct ibv_mr *mr = reg(pair, a, LEN, REMOTE | ODP);
+
+	CHECK(mr);
+	CHECK_EQ(advise_one(mr, WRITE, 0, a, LEN), 0);
+	CHECK(counter_reaches("page_prefetch", LEN / PAGE));
+	CHECK_EQ(resident(a, LEN), LEN / PAGE);
+	ibv_dereg_mr(mr);
+	munmap(a, LEN);
+	/* Advice about a region that goes away at once. */
+	for (int i = 0; i < 50; i++) {
+		a = map(LEN);
+		mr = reg(pair, a, LEN, REMOTE | ODP);
+		CHECK(mr);
+		CHECK_EQ(advise_one(mr, i % 3, 0, a, LEN), 0);
+		if (i % 2)
+			munmap(a, LEN);
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		if (!(i % 2))
+			munmap(a, LEN);
+	}
+}
+
+static void many(struct pair *pair)
+{
+	enum { REGIONS = 50, SGES = 1000 };
+	struct ibv_mr *mrs[REGIONS];
+	struct ibv_sge list[SGES];
+	char *a[REGIONS];
+	long prefetched;
+
+	for (int i = 0; i < REGIONS; i++) {
+		a[i] = map(SGES / REGIONS * 2 * PAGE);
+		madvise(a[i], SGES / REGIONS * 2 * PAGE, MADV_NOHUGEPAGE);
+		mrs[i] = reg(pair, a[i], SGES / REGIONS * 2 * PAGE, REMOTE | ODP);
+		CHECK(mrs[i]);
+	}
+	for (int i = 0; i < SGES; i++)
+		list[i] = (struct ibv_sge){
+			.addr = (uintptr_t)a[i % REGIONS] + i / REGIONS * 2 * PAGE + 100,
+			.length = 100,
+			.lkey = mrs[i % REGIONS]->lkey,
+		};
+	prefetched = counter("page_prefetch");
+	CHECK_EQ(advise(pair->pd, WRITE, FLUSH, list, SGES), 0);
+	CHECK_EQ(counter("page_prefetch"), prefetched + SGES);
+	list[SGES - 1].lkey ^= 1;
+	CHECK_EQ(advise(pair->pd, WRITE, FLUSH, list, SGES), ENOENT);
+	for (int i = 0; i < REGIONS; i++) {
+		ibv_dereg_mr(mrs[i]);
+		munmap(a[i], SGES / REGIONS * 2 * PAGE);
+	}
+}
+
+void advise_tests(void)
+{
+	run_test("each error of ADVISE_MR", errors);
+	run_test("after a flushed prefetch a transfer takes no fault", no_further_fault);
+	run_test("write prefetch breaks copy-on-write, read prefetch does not", breaks_cow);
+	run_test("NO_FAULT maps what is present only", only_present);
+	run_test("advice is taken later, and dies with its region", later);
+	run_test("1000 ranges of 50 regions", many);
+}
