@@ -2,7 +2,10 @@
 
 //! What a port has done, for `rdma statistic`.
 
-use crate::rdma::driver::StatDesc;
+use crate::rdma::driver::{
+    StatDesc,
+    Traffic, //
+};
 use kernel::{
     c_str,
     sync::atomic::{
@@ -79,6 +82,16 @@ impl Counters {
     /// What one counter says.
     pub fn get(&self, what: Counter) -> u64 {
         self.0.get(what as usize).map_or(0, |c| c.load(Relaxed))
+    }
+
+    /// What went through the port.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            sent_bytes: self.get(Counter::SentBytes),
+            sent_messages: self.get(Counter::Sends),
+            received_bytes: self.get(Counter::ReceivedBytes),
+            received_messages: self.get(Counter::Receives),
+        }
     }
 
     /// Reads them all.

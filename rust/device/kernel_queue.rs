@@ -13,7 +13,7 @@ use super::{
         SendLimits, //
     },
     wqe::{
-        opcode_from_kernel,
+        compose::opcode_from_kernel,
         RawRecv,
         RawSend,
         SEND_HEADER, //

@@ -6,7 +6,7 @@
 //! - [`cq`]: completion queues; [`status`]: how a work request ended.
 //! - [`wqe`], [`request`]: work requests as they stand in rings, and as they are understood;
 //!   [`kernel_queue`]: how users in the kernel put them there.
-//! - [`qp`]: queue pairs; [`attrs`] their attributes and states, [`transport`] their kinds.
+//! - [`qp`], [`make_qp`]: queue pairs; [`attrs`] their attributes and states, [`transport`] their kinds.
 //! - [`sq`], [`rq`]: the two queues of a pair; [`srq`]: receives that several share.
 //! - [`ah`], [`multicast`]: where datagrams go.
 //! - [`progress`]: who executes the requests of a queue pair, and when.
@@ -45,6 +45,7 @@ pub mod cq;
 pub mod datagram;
 pub mod execute;
 pub mod kernel_queue;
+pub mod make_qp;
 pub mod multicast;
 pub mod port;
 pub mod progress;

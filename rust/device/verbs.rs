@@ -6,78 +6,68 @@ use super::{
     ah::Ah,
     counters,
     cq::Cq,
-    kernel_queue::MAX_INLINE,
+    make_qp,
     multicast,
     port::{
         Port,
-        MAX_CQE,
-        MAX_WR, //
+        MAX_CQE, //
     },
-    qp::{
-        NewQp,
-        Qp, //
-    },
-    rq::RecvQueue,
-    sq::SendQueue,
-    srq::Srq,
-    transport::Transport,
-    wqe::MAX_SGE, //
+    qp::Qp,
+    srq::Srq, //
 };
-use crate::{
-    bindings,
-    rdma::{
-        context::UserContext,
-        dmabuf::Imported,
-        driver::{
-            CqHandle,
-            DeviceAttr,
-            DeviceHandle,
-            DeviceRef,
-            Driver,
-            NewMr,
-            Path,
-            PortAttr,
-            QpAttr,
-            QpCap,
-            QpHandle,
-            QpInit,
-            Rereg,
-            Sge,
-            SrqAttr,
-            SrqHandle,
-            StatDesc,
-            Wc, //
+use crate::rdma::{
+    context::UserContext,
+    dmabuf::Imported,
+    driver::{
+        CqHandle,
+        DeviceAttr,
+        DeviceHandle,
+        DeviceRef,
+        Driver,
+        NewMr,
+        Path,
+        PortAttr,
+        QpAttr,
+        QpCap,
+        QpHandle,
+        QpInit,
+        Rereg,
+        Sge,
+        SrqAttr,
+        SrqHandle,
+        StatDesc,
+        Traffic,
+        Wc, //
+    },
+    mr::{
+        access::Access,
+        fast::{
+            FastPages,
+            MAX_PAGES, //
         },
-        mr::{
-            access::Access,
-            fast::{
-                FastPages,
-                MAX_PAGES, //
-            },
-            memory::Memory,
-            memory_window::{
-                MemoryWindow,
-                WindowType, //
-            },
-            methods,
-            region::{
-                Domain,
-                NewRegion,
-                Region, //
-            },
+        memory::Memory,
+        memory_window::{
+            MemoryWindow,
+            WindowType, //
         },
-        netdev::NetDevice,
-        odp::{
-            advise,
-            paged::OnDemand, //
+        methods,
+        region::{
+            Domain,
+            NewRegion,
+            Region, //
         },
-        registration::Link,
-        udata::Udata,
-        uverbs::Definitions,
-        wr::{
-            RecvWr,
-            SendWr, //
-        }, //
+    },
+    netdev::NetDevice,
+    odp::{
+        advise,
+        paged::OnDemand, //
+    },
+    registration::Link,
+    udata::Udata,
+    uverbs::Definitions,
+    wr::{
+        RecvWr,
+        SendWr, //
     },
 };
 use kernel::{
@@ -85,8 +75,7 @@ use kernel::{
     c_str,
     prelude::*,
     str::CStr,
-    sync::Arc,
-    transmute::AsBytes, //
+    sync::Arc, //
 };
 
 /// `RXE_UVERBS_ABI_VERSION`: the ABI between the rings here and the stock provider library.
@@ -108,16 +97,6 @@ impl Link for Port {
         Port::for_each(f);
     }
 }
-
-/// `struct rxe_create_qp_resp`.
-#[repr(C)]
-struct CreateQpResponse {
-    recv: bindings::mminfo,
-    send: bindings::mminfo,
-}
-
-// SAFETY: The structure is plain integers without padding.
-unsafe impl AsBytes for CreateQpResponse {}
 
 fn new_mr(region: Arc<Region>, iova: u64, length: u64) -> NewMr<Region> {
     NewMr {
@@ -174,6 +153,10 @@ impl Driver for Port {
         self.counters.read(values);
     }
 
+    fn traffic(&self) -> Traffic {
+        self.counters.traffic()
+    }
+
     fn alloc_pd(self: &Arc<Self>) -> Result<Arc<Domain>> {
         Domain::new(self.regions().clone(), self.windows().clone())
     }
@@ -223,68 +206,7 @@ impl Driver for Port {
         cap: &mut QpCap,
         user: Option<(UserContext, Udata<'_>)>,
     ) -> Result<(Arc<Qp>, u32)> {
-        let transport = Transport::from_raw(init.kind).ok_or(EOPNOTSUPP)?;
-        if init.create_flags != 0 {
-            return Err(EOPNOTSUPP);
-        }
-        let has_own_receives = init.srq.is_none();
-        if cap.max_send_wr > MAX_WR
-            || cap.max_send_sge as usize > MAX_SGE
-            || cap.max_inline_data as usize > MAX_INLINE
-            || (has_own_receives && cap.max_recv_wr > MAX_WR)
-            || (has_own_receives && cap.max_recv_sge as usize > MAX_SGE)
-            || (transport == Transport::Management && user.is_some())
-        {
-            return Err(EINVAL);
-        }
-        let context = user.map(|(context, _)| context);
-        let send = SendQueue::new(
-            context,
-            cap.max_send_wr,
-            cap.max_send_sge,
-            cap.max_inline_data,
-        )?;
-        // A queue pair with a shared queue has one of its own that nobody sees.
-        let recv = match has_own_receives {
-            true => RecvQueue::new(context, cap.max_recv_wr, cap.max_recv_sge)?,
-            false => RecvQueue::new(None, 0, 0)?,
-        };
-        if let Some((_, udata)) = user {
-            udata.respond(&CreateQpResponse {
-                recv: recv.info(),
-                send: send.info(),
-            })?;
-        }
-        cap.max_send_wr = send.capacity();
-        cap.max_send_sge = send.limits().max_sge;
-        cap.max_inline_data = send.limits().max_inline;
-        if has_own_receives {
-            cap.max_recv_wr = recv.capacity();
-        }
-
-        let reserved = self.qps().reserve()?;
-        let qp = Qp::new(
-            handle,
-            NewQp {
-                port: self.clone(),
-                number: reserved.id(),
-                transport,
-                domain: pd.clone(),
-                signal_all: init.signal_all,
-                send_cq: init.send_cq.clone(),
-                recv_cq: init.recv_cq.clone(),
-                srq: init.srq.cloned(),
-                send,
-                recv,
-                is_kernel: user.is_none(),
-            },
-        )?;
-        if transport == Transport::Management {
-            self.set_manager(&qp)?;
-        }
-        reserved.fill(qp.clone());
-        let number = qp.wire_number();
-        Ok((qp, number))
+        make_qp::make(self, handle, pd, init, cap, user)
     }
 
     fn modify_qp(qp: &Arc<Qp>, attr: &QpAttr, mask: u32) -> Result {

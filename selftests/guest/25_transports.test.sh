@@ -114,6 +114,9 @@ test_counters_tell_what_was_moved() {
 	before=$(counter rxe_mrx0 sent_bytes)
 	tests ib_write_bw -s 4096
 	[ $(($(counter rxe_mrx0 sent_bytes) - before)) -ge $((100 * 4096)) ] || fail "bytes are missing"
+	# in words of four bytes
+	[ "$(cat /sys/class/infiniband/rxe_mrx0/ports/1/counters/port_xmit_data)" -ge $((100 * 1024)) ] ||
+		fail "words are missing in sysfs"
 }
 
 test_ibv_asyncwatch_sees_the_port_go_down_and_come_up() {

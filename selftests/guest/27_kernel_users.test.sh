@@ -36,6 +36,9 @@ end_nvme() {
 	rmdir $NVMET/subsystems/mrx/namespaces/1 $NVMET/subsystems/mrx
 	losetup -d "$LOOP"
 	rmmod nvme_rdma nvmet_rdma
+	# The core keeps the completion queues of its pool, unused, until the device goes.
+	queues=$(rdma resource show rxe_mrx0 | grep -o 'cq [0-9]*')
+	HELD["rxe_mrx0"]=$(sed "s/cq [0-9]*/$queues/" <<<"${HELD["rxe_mrx0"]}")
 }
 
 test_a_file_system_on_NVMe_over_RDMA() {
@@ -99,9 +102,10 @@ test_NFS_over_RDMA() {
 	rpcbind -w
 	exportfs -ra
 	rpc.mountd
-	rpc.nfsd 2
 	# no client from before is to be waited for
-	echo 1 >/proc/fs/nfsd/v4_end_grace 2>/dev/null || true
+	echo 10 >/proc/fs/nfsd/nfsv4leasetime
+	echo 10 >/proc/fs/nfsd/nfsv4gracetime
+	rpc.nfsd 2
 	echo rdma 20049 >/proc/fs/nfsd/portlist
 	timeout "$PATIENCE" mount -t nfs4 -o rdma,port=20049,vers=4.2 $ADDRESS:/ "$WORK/mount" || fail "no mount"
 	dd if=/dev/urandom of="$WORK/data" bs=1M count=16 status=none

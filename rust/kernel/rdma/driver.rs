@@ -194,6 +194,9 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Reads the counters, in the order of [`Driver::COUNTERS`].
     fn read_counters(&self, values: &mut [u64]);
 
+    /// What went through the port so far.
+    fn traffic(&self) -> Traffic;
+
     /// Makes a protection domain.
     fn alloc_pd(self: &Arc<Self>) -> Result<Arc<Self::Pd>>;
     /// Ends a protection domain.
@@ -344,6 +347,19 @@ pub trait Driver: Send + Sync + Sized + 'static {
     ) -> Result<(Arc<Self::Mw>, u32)>;
     /// Ends a memory window.
     fn dealloc_mw(mw: &Arc<Self::Mw>);
+}
+
+/// What went through a port.
+#[derive(Clone, Copy, Default)]
+pub struct Traffic {
+    /// Bytes that its requests moved.
+    pub sent_bytes: u64,
+    /// Requests.
+    pub sent_messages: u64,
+    /// Bytes that came into its receives.
+    pub received_bytes: u64,
+    /// Receives.
+    pub received_messages: u64,
 }
 
 /// What is to change of a registered region.

@@ -10,6 +10,7 @@
 
 mod ah;
 mod cq;
+mod mad;
 mod mr;
 mod qp;
 mod srq;
@@ -340,6 +341,7 @@ impl<D: Driver> Ops<D> {
             dealloc_mw: Some(Self::dealloc_mw),
             alloc_hw_port_stats: Some(Self::alloc_hw_port_stats),
             get_hw_stats: Some(Self::get_hw_stats),
+            process_mad: Some(Self::process_mad),
             create_user_ah: Some(Self::create_ah),
             add_gid: Some(Self::gid_changed),
             del_gid: Some(Self::gid_changed),
