@@ -59,7 +59,7 @@ cargo_tests() {
 guest_tests() {
 	local log=$MRX_BUILD/guest.ktap status=0
 	say "Boot Debian's kernel and run the self-tests ..."
-	"$MRX_TOP/scripts/vm.sh" --timeout "${MRX_GUEST_TIMEOUT:-1500}" --log "$MRX_BUILD/kernel.log" -- \
+	"$MRX_TOP/scripts/vm.sh" --timeout "${MRX_GUEST_TIMEOUT:-1500}" --ivshmem 16 --log "$MRX_BUILD/kernel.log" -- \
 		/mrx/selftests/guest/run </dev/null | tee "$log" || status=$?
 	cat "$log" >>"$report"
 	skipped=$((skipped + $(grep -Eci '^ *ok .*# *skip' "$log" || true)))
@@ -83,6 +83,7 @@ try "Rust files are formatted" "$MRX_TOP/scripts/lint.sh" rustfmt
 try "the log scan finds what it is for" "$MRX_TOP/scripts/kernel-log.sh" --self-test
 say "Build the module"
 try "the module builds without a warning" "$MRX_TOP/scripts/lint.sh" module
+try "the modules of the tests build" "$MRX_TOP/scripts/selftest-modules.sh"
 say "Build the library and the tests"
 try "the library and the programs build without a warning" \
 	"$MRX_TOP/scripts/lint.sh" userspace

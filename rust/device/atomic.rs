@@ -21,11 +21,11 @@ use super::{
 };
 use crate::rdma::mr::{
     access::Access,
-    stream::{
+    copying::{
         copy,
-        CopyError,
-        Stream, //
+        CopyError, //
     },
+    stream::Stream,
 };
 use kernel::sync::{
     atomic::{

@@ -31,11 +31,11 @@ use crate::rdma::{
     driver::Path,
     mr::{
         access::Access,
-        stream::{
+        copying::{
             copy,
-            CopyError,
-            Stream, //
+            CopyError, //
         },
+        stream::Stream, //
     },
 };
 use kernel::{

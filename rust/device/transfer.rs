@@ -39,13 +39,13 @@ use crate::rdma::{
     events::QpEvent,
     mr::{
         access::Access,
+        copying::{
+            copy,
+            CopyError, //
+        },
         key::Key,
         region::Domain,
-        stream::{
-            copy,
-            CopyError,
-            Stream, //
-        },
+        stream::Stream,
         window::{
             AccessError,
             Window, //

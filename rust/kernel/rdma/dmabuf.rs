@@ -97,6 +97,8 @@ pub struct Buffer {
     offset: usize,
     len: usize,
     base: Atomic<usize>,
+    /// What is mapped is memory of a device. Changed as `base`.
+    is_io: AtomicFlag,
     mapping: UnsafeCell<bindings::iosys_map>,
     /// The region is gone: the buffer is not mapped any more.
     ended: AtomicFlag,
@@ -162,8 +164,8 @@ impl Imported {
     /// mapped once, to see whether it can be.
     ///
     /// `EBADF` if `fd` is none, `EINVAL` if it is something else or the range is not inside of the
-    /// buffer; `EOPNOTSUPP` if the exporter lets no CPU access the buffer, or only by the functions
-    /// for device memory; the errors of the exporter.
+    /// buffer; `EOPNOTSUPP` if the exporter lets no CPU access the buffer; the errors of the
+    /// exporter.
     pub fn new(fd: i32, offset: u64, len: u64) -> Result<Self> {
         let importer = IMPORTER.load(Acquire);
         if importer.is_null() {
@@ -181,6 +183,7 @@ impl Imported {
                 offset,
                 len,
                 base: Atomic::new(0),
+                is_io: AtomicFlag::new(false),
                 mapping: UnsafeCell::new(Default::default()),
                 ended: AtomicFlag::new(false),
                 lock <- RwSem::new(c_str!("Buffer::lock"), static_lock_class!()),
@@ -254,7 +257,7 @@ impl Imported {
         Ok(Stretch {
             addr: base.wrapping_add(offset as usize) as *mut u8,
             len: len.min(left as usize),
-            io: false,
+            io: buffer.is_io.load(Relaxed),
         })
     }
 }
@@ -297,20 +300,14 @@ impl Buffer {
                 true,
                 isize::MAX as usize,
             );
-            let usable = if moved < 0 {
-                Err(EINTR)
-            } else if mapping.is_iomem {
-                Err(EOPNOTSUPP)
-            } else {
-                Ok(())
-            };
-            if let Err(e) = usable {
+            if moved < 0 {
                 bindings::dma_buf_vunmap(dmabuf, &mut mapping);
-                return Err(e);
+                return Err(EINTR);
             }
             *self.mapping.get() = mapping;
             let base = mapping.__bindgen_anon_1.vaddr as usize;
             let _writer = self.lock.write();
+            self.is_io.store(mapping.is_iomem, Relaxed);
             self.base.store(base.wrapping_add(self.offset), Relaxed);
         }
         Ok(())

@@ -222,6 +222,18 @@ static void pause_ms(unsigned int ms)
 	usleep(ms * 1000);
 }
 
+/* Waits until a thread that registers is inside of get_pages, or of dma_map. */
+static void wait_for_step(struct peer *peer, const struct mrx_peer_counters *before, int step)
+{
+	struct mrx_peer_counters now;
+
+	do {
+		usleep(1000);
+		now = peer_counters(peer);
+	} while (step == MRX_PEER_GET_PAGES ? now.ticket == before->ticket :
+		 now.calls[MRX_PEER_GET_PAGE_SIZE] == before->calls[MRX_PEER_GET_PAGE_SIZE]);
+}
+
 static void during_registration(struct peer *peer, int kind)
 {
 	static const int steps[] = { MRX_PEER_GET_PAGES, MRX_PEER_DMA_MAP };
@@ -230,14 +242,20 @@ static void during_registration(struct peer *peer, int kind)
 	void *mr;
 
 	for (i = 0; i < 2; i++) {
-		peer_fault(peer, slow(steps[i]));
+		struct mrx_peer_fault fault = slow(steps[i]);
+		struct mrx_peer_counters before = peer_counters(peer);
+
+		fault.delay_ms = 500;
+		peer_fault(peer, fault);
 		pthread_create(&thread, NULL, register_later, peer);
-		pause_ms(50);
+		wait_for_step(peer, &before, steps[i]);
+		pause_ms(20);
 		/* returns while the other thread is still inside of the callback */
 		CHECK_EQ(peer_invalidate(peer, MRX_PEER_HOLDING_LOCK), 1);
 		CHECK_EQ(peer_counters(peer).calls[MRX_PEER_RELEASE], i);
 		pthread_join(thread, &mr);
-		CHECK(!mr, "it was registered");
+		if (!CHECK(!mr, "it was registered"))
+			ibv_dereg_mr(mr);
 		dma += i;
 		EXPECT_CALLS(peer, CALLS(i + 1, i + 1, dma, dma * UNDONE, (i + 1) * UNDONE, dma,
 					 i + 1));
@@ -309,7 +327,7 @@ static void *unregister_later(void *arg)
 static void test_unregistration(void)
 {
 	pthread_t unregister, invalidate;
-	struct ibv_mr *mr;
+	struct ibv_mr *mr, *late;
 	struct peer peer;
 	int kind;
 
@@ -319,10 +337,13 @@ static void test_unregistration(void)
 		peer_fault(&peer, slow(MRX_PEER_PUT_PAGES));
 		mr = reg(&peer);
 		pthread_create(&unregister, NULL, unregister_later, NULL);
-		pause_ms(20);
+		pause_ms(200);
 		/* it waits, and asks the client no more */
-		CHECK(!ibv_reg_mr(pd, peer.addr, SIZE, ALL_ACCESS));
-		CHECK_EQ(errno, EFAULT);
+		late = ibv_reg_mr(pd, peer.addr, SIZE, ALL_ACCESS);
+		if (CHECK(!late, "it was registered"))
+			CHECK_EQ(errno, EFAULT);
+		else
+			ibv_dereg_mr(late);
 		CHECK_EQ(asked(0), 1);
 		/* and the region works, and can be taken back */
 		pthread_create(&invalidate, NULL, invalidate_holding_lock, &peer);

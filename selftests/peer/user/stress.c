@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Memory that is taken back again and again, under the hands of those who use it. */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -209,10 +211,76 @@ static void test_race_unmaps(void)
 	race(UNMAPS);
 }
 
+/* A process that registers, writes and deregisters until it is killed. */
+static void be_killed(struct peer *peer)
+{
+	void *host = host_alloc(SIZE);
+	struct ibv_mr *mr, *host_mr;
+	struct link link;
+
+	open_device();
+	host_mr = ibv_reg_mr(pd, host, SIZE, ALL_ACCESS);
+	link_open(&link);
+	for (;;) {
+		mr = ibv_reg_mr(pd, peer->addr, SIZE, ALL_ACCESS);
+		if (!mr)
+			continue;
+		if (transfer(&link, IBV_WR_RDMA_WRITE, sge(host, SIZE, host_mr),
+			     (uintptr_t)peer->addr, mr->rkey) != IBV_WC_SUCCESS)
+			link_repair(&link);
+		ibv_dereg_mr(mr);
+	}
+}
+
+static void kill_race(int kind)
+{
+	unsigned int i, n = rounds() / 40 + 1;
+	struct mrx_peer_counters c;
+	pthread_t thread;
+	struct peer peer;
+	pid_t child;
+
+	CHECK_EQ(register_kind(0, kind), 0);
+	CHECK_EQ(peer_open(&peer, MRX_PEER_SCATTERED, SIZE, 1), 0);
+	shared.stop = false;
+	pthread_create(&thread, NULL, invalidator, &peer);
+	for (i = 0; i < n; i++) {
+		unsigned long long before = peer_counters(&peer).calls[MRX_PEER_ACQUIRE];
+
+		child = fork();
+		if (!child)
+			be_killed(&peer);
+		while (peer_counters(&peer).calls[MRX_PEER_ACQUIRE] == before)
+			sched_yield();
+		usleep(rand() % 20000);
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+	}
+	shared.stop = true;
+	pthread_join(thread, NULL);
+	c = peer_counters(&peer);
+	printf("# %u processes, %llu ranges, %llu invalidations\n", n,
+	       (unsigned long long)c.calls[MRX_PEER_ACQUIRE],
+	       (unsigned long long)c.invalidations);
+	CHECK_EQ(c.active, 0);
+	CHECK(!c.violations, "%llu violations, first: %s", (unsigned long long)c.violations,
+	      c.violation);
+	CHECK_EQ(c.calls[MRX_PEER_RELEASE], c.good[MRX_PEER_ACQUIRE]);
+	peer_close(&peer);
+	unregister_client(0);
+}
+
+static void test_kill_race(void)
+{
+	kill_race(CLASSIC);
+	kill_race(UNMAPS);
+}
+
 const struct test stress_tests[] = {
 	{ "8 threads write while memory is taken back", test_classic },
 	{ "8 threads write while a client takes memory back that unmaps it", test_unmaps },
 	{ "registration, deregistration, invalidation and unregistration race", test_race_classic },
 	{ "the same with a client that unmaps what it takes back", test_race_unmaps },
+	{ "processes are killed while their memory is taken back", test_kill_race },
 	{ NULL, NULL },
 };

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The contiguous stretches of kernel memory that windows consist of, and copying between them.
+//! The contiguous stretches of kernel memory that windows consist of.
 
 use super::{
     super::{
-        copy::{
-            copy as move_bytes,
-            copy_io, //
-        },
         dmabuf::{
             CpuAccess,
             Mapped,
@@ -41,7 +37,6 @@ use super::{
 use core::slice;
 use kernel::sync::{
     atomic::{
-        Atomic,
         Relaxed, //
     },
     Arc, //
@@ -49,7 +44,7 @@ use kernel::sync::{
 
 /// The most bytes that are moved before memory that somebody takes away is let go of. Bounds how
 /// long a deregistration or an invalidation waits for a transfer.
-const LET_GO_AFTER: usize = 1 << 20;
+pub(super) const LET_GO_AFTER: usize = 1 << 20;
 
 /// Pieces of the current window that are still to come.
 enum Pieces<'a> {
@@ -100,6 +95,9 @@ pub struct Stream<'a> {
     generation: Option<u32>,
     hint: usize,
     stretch: Stretch,
+    /// How many more pieces of the current run lie next to the current stretch in the kernel's
+    /// address space, as they do in their region.
+    train: u64,
     moved: usize,
     /// The current leaf's CPU access, if it is another driver's buffer, or that of one before it.
     /// The last field, so that it ends after everything that is held has been let go of.
@@ -107,13 +105,13 @@ pub struct Stream<'a> {
 }
 
 /// Memory that must be found before it can be accessed.
-enum Missing {
+pub(super) enum Missing {
     Pages(Absent),
     Buffer(Unmapped),
 }
 
 /// What comes next in a stream.
-enum Next {
+pub(super) enum Next {
     /// Bytes that lie next to each other.
     Bytes(Stretch),
     /// Bytes that must be looked for before.
@@ -142,6 +140,7 @@ impl<'a> Stream<'a> {
                 len: 0,
                 io: false,
             },
+            train: 0,
             moved: 0,
             access: None,
         }
@@ -172,51 +171,24 @@ impl<'a> Stream<'a> {
         unsafe { Self::of_kernel_memory(data, len) }
     }
 
-    /// Calls `f` with the 64-bit word that the stream begins with, to be written; `Ok(None)` if
-    /// that is not aligned or does not lie in one piece. Waits as [`copy`] does.
-    pub fn with_word<R>(
-        &mut self,
-        mut go_on: impl FnMut() -> bool,
-        f: impl FnOnce(&Atomic<u64>) -> R,
-    ) -> Result<Option<R>, CopyError> {
-        self.will_be_written();
-        let stretch = loop {
-            match self.current().map_err(CopyError::To)? {
-                Next::Bytes(stretch) => break stretch,
-                Next::End => return Err(CopyError::To(AccessError::OutOfBounds)),
-                Next::Missing(missing) => {
-                    self.let_go();
-                    let found = self.find(missing, &mut go_on);
-                    found.map_err(|e| not_found(e, CopyError::To))?;
-                }
-            }
-        };
-        if stretch.io {
-            // Memory of a device need not know the processor's atomic operations.
-            return Err(CopyError::To(AccessError::NotAllowed));
-        }
-        let word = stretch.addr.cast::<u64>();
-        let fits = stretch.len >= size_of::<u64>() && word.is_aligned();
-        // SAFETY: Eight aligned bytes of a region that the stream keeps from being released. The
-        // kernel has no other kind of access to them but copies, which may tear, as those of
-        // processes do.
-        let result = fits.then(|| f(unsafe { Atomic::from_ptr(word) }));
-        self.let_go();
-        Ok(result)
-    }
-
     /// Says that the bytes from here on are to be written, not read. Pages that were found to be
     /// read may be shared with others.
-    fn will_be_written(&mut self) {
+    pub(super) fn will_be_written(&mut self) {
         if !self.write {
             self.let_go();
             self.write = true;
         }
     }
 
+    /// The bytes that are at hand, maybe none.
+    #[inline]
+    pub(super) fn at_hand(&self) -> Stretch {
+        self.stretch
+    }
+
     /// What comes next.
     #[inline]
-    fn current(&mut self) -> Result<Next, AccessError> {
+    pub(super) fn current(&mut self) -> Result<Next, AccessError> {
         if self.stretch.len == 0 {
             return self.refill();
         }
@@ -224,23 +196,88 @@ impl<'a> Stream<'a> {
     }
 
     #[inline]
-    fn advance(&mut self, len: usize) {
+    pub(super) fn advance(&mut self, len: usize) {
         self.stretch.addr = self.stretch.addr.wrapping_add(len);
         self.stretch.len -= len;
         self.moved += len;
         if let Some(piece) = &mut self.piece {
             piece.offset += len as u64;
             piece.length -= len as u64;
+            if piece.length == 0 && self.train > 0 {
+                self.board();
+            }
+        }
+    }
+
+    /// Goes on to the next piece of the run, which is known to be within reach.
+    #[inline]
+    fn board(&mut self) {
+        let (Some(piece), Pieces::Layout { run, .. }) = (&mut self.piece, &mut self.pieces) else {
+            return;
+        };
+        let Some(next) = run else {
+            return;
+        };
+        let ahead = next.offset.0.wrapping_sub(piece.offset) as usize;
+        piece.offset = next.offset.0;
+        piece.length = next.length.0;
+        self.stretch.addr = self.stretch.addr.wrapping_add(ahead);
+        self.stretch.len = piece.length as usize;
+        self.train -= 1;
+        next.count.0 -= 1;
+        if next.count.0 == 0 {
+            *run = None;
+        } else {
+            next.offset.0 += next.stride.0;
+        }
+    }
+
+    /// How many pieces of the current run follow the current one within `memory` that lies next to
+    /// each other. Zero where that is not worth while.
+    fn couple(&self, memory: &Memory, piece: &Piece<'_>) -> u64 {
+        let Pieces::Layout { run: Some(run), .. } = &self.pieces else {
+            return 0;
+        };
+        let (stride, length) = (run.stride.0, run.length.0);
+        let most = (LET_GO_AFTER as u64)
+            .checked_div(length)
+            .unwrap_or(0)
+            .min(run.count.0);
+        let wanted = || {
+            // The next piece may begin before what is left of this one; then nothing is known of
+            // the memory that it begins in.
+            let ahead = run.offset.0.checked_sub(piece.offset)?;
+            let first_end = ahead.checked_add(length)?;
+            let last_end = stride
+                .checked_mul(most.checked_sub(1)?)?
+                .checked_add(first_end)?;
+            Some((first_end, last_end))
+        };
+        let Some((first_end, last_end)) = wanted() else {
+            return 0;
+        };
+        let mut hint = self.hint;
+        let reach = match memory.stretch(piece.offset, last_end as usize, &mut hint) {
+            Some(stretch) if !stretch.io => stretch.len as u64,
+            _ => return 0,
+        };
+        match reach.checked_sub(first_end) {
+            None => 0,
+            Some(beyond) => match beyond.checked_div(stride) {
+                None => most,
+                Some(more) => more.saturating_add(1).min(most),
+            },
         }
     }
 
     /// Lets go of the memory of the current stretch, which is found again when it is asked for.
-    fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self) {
         self.moved = 0;
         self.resident = None;
         self.mapped = None;
         self.leaf = None;
         self.inside_holder = None;
+        self.train = 0;
         if self.piece.is_some() {
             self.stretch.len = 0;
         }
@@ -248,6 +285,7 @@ impl<'a> Stream<'a> {
 
     /// Finds the next stretch.
     fn refill(&mut self) -> Result<Next, AccessError> {
+        self.train = 0;
         let Some(piece) = self.next_piece() else {
             return Ok(Next::End);
         };
@@ -291,16 +329,22 @@ impl<'a> Stream<'a> {
                     Err(unmapped) => return Ok(Next::Missing(Missing::Buffer(unmapped))),
                 }
             }
-            memory => memory
-                .stretch(piece.offset, len, &mut self.hint)
-                .ok_or(AccessError::Revoked)?,
+            memory => {
+                let stretch = memory
+                    .stretch(piece.offset, len, &mut self.hint)
+                    .ok_or(AccessError::Revoked)?;
+                if stretch.len as u64 == piece.length {
+                    self.train = self.couple(memory, &piece);
+                }
+                stretch
+            }
         };
         self.stretch = stretch;
         Ok(Next::Bytes(stretch))
     }
 
     /// Looks for what is missing. This stream and the other one of the copy hold nothing.
-    fn find(
+    pub(super) fn find(
         &mut self,
         missing: Missing,
         go_on: &mut dyn FnMut() -> bool,
@@ -391,97 +435,5 @@ impl<'a> Pieces<'a> {
                 Some(piece)
             }
         }
-    }
-}
-
-/// Which side of a copy failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyError {
-    /// The source.
-    From(AccessError),
-    /// The destination.
-    To(AccessError),
-    /// The caller gave up.
-    Stopped,
-}
-
-/// Copies `length` bytes, or fewer if a stream ends before. `go_on` is asked after every stretch of
-/// up to a mebibyte whether to go on, and may sleep for a moment.
-///
-/// Waits for memory that is not there, without holding anything of either stream, and lets go of
-/// both in the end.
-pub fn copy(
-    to: &mut Stream<'_>,
-    from: &mut Stream<'_>,
-    length: u64,
-    mut go_on: impl FnMut() -> bool,
-) -> Result<u64, CopyError> {
-    to.will_be_written();
-    let copied = copy_until(to, from, length, &mut go_on);
-    from.let_go();
-    to.let_go();
-    copied
-}
-
-fn copy_until(
-    to: &mut Stream<'_>,
-    from: &mut Stream<'_>,
-    length: u64,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<u64, CopyError> {
-    let mut left = length;
-    let mut since_asked = 0;
-    while left > 0 {
-        let source = match from.current().map_err(CopyError::From)? {
-            Next::Bytes(source) => source,
-            Next::End => break,
-            Next::Missing(missing) => {
-                from.let_go();
-                to.let_go();
-                let found = from.find(missing, go_on);
-                found.map_err(|e| not_found(e, CopyError::From))?;
-                continue;
-            }
-        };
-        let target = match to.current().map_err(CopyError::To)? {
-            Next::Bytes(target) => target,
-            Next::End => break,
-            Next::Missing(missing) => {
-                from.let_go();
-                to.let_go();
-                let found = to.find(missing, go_on);
-                found.map_err(|e| not_found(e, CopyError::To))?;
-                continue;
-            }
-        };
-        let len = source.len.min(target.len).min(left as usize);
-        // SAFETY: Both stretches are memory of regions that the streams keep from being released,
-        // or kernel memory that its owner vouches for. They may overlap, and processes may write
-        // to them meanwhile; the bytes are not looked at.
-        unsafe {
-            if source.io || target.io {
-                copy_io(target.addr, target.io, source.addr, source.io, len);
-            } else {
-                move_bytes(target.addr, source.addr, len);
-            }
-        }
-        from.advance(len);
-        to.advance(len);
-        left -= len as u64;
-        since_asked += len;
-        if since_asked >= LET_GO_AFTER {
-            since_asked = 0;
-            if !go_on() {
-                return Err(CopyError::Stopped);
-            }
-        }
-    }
-    Ok(length - left)
-}
-
-fn not_found(e: FaultError, side: fn(AccessError) -> CopyError) -> CopyError {
-    match e {
-        FaultError::Stopped => CopyError::Stopped,
-        FaultError::NotMapped => side(AccessError::NotMapped),
     }
 }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copying from one stream to another.
+
+use super::{
+    super::{
+        copy::{
+            copy as move_bytes,
+            copy_io, //
+        },
+        odp::absent::FaultError,
+    },
+    stream::{
+        Next,
+        Stream,
+        LET_GO_AFTER, //
+    },
+    window::AccessError,
+};
+use kernel::sync::atomic::Atomic;
+
+impl Stream<'_> {
+    /// Calls `f` with the 64-bit word that the stream begins with, to be written; `Ok(None)` if
+    /// that is not aligned or does not lie in one piece. Waits as [`copy`] does.
+    pub fn with_word<R>(
+        &mut self,
+        mut go_on: impl FnMut() -> bool,
+        f: impl FnOnce(&Atomic<u64>) -> R,
+    ) -> Result<Option<R>, CopyError> {
+        self.will_be_written();
+        let stretch = loop {
+            match self.current().map_err(CopyError::To)? {
+                Next::Bytes(stretch) => break stretch,
+                Next::End => return Err(CopyError::To(AccessError::OutOfBounds)),
+                Next::Missing(missing) => {
+                    self.let_go();
+                    let found = self.find(missing, &mut go_on);
+                    found.map_err(|e| not_found(e, CopyError::To))?;
+                }
+            }
+        };
+        if stretch.io {
+            // Memory of a device need not know the processor's atomic operations.
+            return Err(CopyError::To(AccessError::NotAllowed));
+        }
+        let word = stretch.addr.cast::<u64>();
+        let fits = stretch.len >= size_of::<u64>() && word.is_aligned();
+        // SAFETY: Eight aligned bytes of a region that the stream keeps from being released. The
+        // kernel has no other kind of access to them but copies, which may tear, as those of
+        // processes do.
+        let result = fits.then(|| f(unsafe { Atomic::from_ptr(word) }));
+        self.let_go();
+        Ok(result)
+    }
+}
+
+/// Which side of a copy failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyError {
+    /// The source.
+    From(AccessError),
+    /// The destination.
+    To(AccessError),
+    /// The caller gave up.
+    Stopped,
+}
+
+/// Copies `length` bytes, or fewer if a stream ends before. `go_on` is asked after every stretch of
+/// up to a mebibyte whether to go on, and may sleep for a moment.
+///
+/// Waits for memory that is not there, without holding anything of either stream, and lets go of
+/// both in the end.
+pub fn copy(
+    to: &mut Stream<'_>,
+    from: &mut Stream<'_>,
+    length: u64,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<u64, CopyError> {
+    to.will_be_written();
+    let copied = copy_until(to, from, length, &mut go_on);
+    from.let_go();
+    to.let_go();
+    copied
+}
+
+/// Copies up to `most` bytes that both streams have at hand, and says how many.
+#[inline]
+fn copy_at_hand(to: &mut Stream<'_>, from: &mut Stream<'_>, most: usize) -> usize {
+    let mut copied = 0;
+    while copied < most {
+        let (source, target) = (from.at_hand(), to.at_hand());
+        let len = source.len.min(target.len).min(most - copied);
+        if len == 0 {
+            break;
+        }
+        // SAFETY: Both stretches are memory of regions that the streams keep from being released,
+        // or kernel memory that its owner vouches for. They may overlap, and processes may write
+        // to them meanwhile; the bytes are not looked at.
+        unsafe {
+            if source.io || target.io {
+                copy_io(target.addr, target.io, source.addr, source.io, len);
+            } else {
+                move_bytes(target.addr, source.addr, len);
+            }
+        }
+        from.advance(len);
+        to.advance(len);
+        copied += len;
+    }
+    copied
+}
+
+fn copy_until(
+    to: &mut Stream<'_>,
+    from: &mut Stream<'_>,
+    length: u64,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<u64, CopyError> {
+    let mut left = length;
+    let mut since_asked = 0;
+    while left > 0 {
+        match from.current().map_err(CopyError::From)? {
+            Next::Bytes(_) => {}
+            Next::End => break,
+            Next::Missing(missing) => {
+                from.let_go();
+                to.let_go();
+                let found = from.find(missing, go_on);
+                found.map_err(|e| not_found(e, CopyError::From))?;
+                continue;
+            }
+        }
+        match to.current().map_err(CopyError::To)? {
+            Next::Bytes(_) => {}
+            Next::End => break,
+            Next::Missing(missing) => {
+                from.let_go();
+                to.let_go();
+                let found = to.find(missing, go_on);
+                found.map_err(|e| not_found(e, CopyError::To))?;
+                continue;
+            }
+        }
+        let most = (left as usize).min(LET_GO_AFTER);
+        let len = copy_at_hand(to, from, most);
+        left -= len as u64;
+        since_asked += len;
+        if since_asked >= LET_GO_AFTER {
+            since_asked = 0;
+            if !go_on() {
+                return Err(CopyError::Stopped);
+            }
+        }
+    }
+    Ok(length - left)
+}
+
+fn not_found(e: FaultError, side: fn(AccessError) -> CopyError) -> CopyError {
+    match e {
+        FaultError::Stopped => CopyError::Stopped,
+        FaultError::NotMapped => side(AccessError::NotMapped),
+    }
+}
