@@ -59,7 +59,7 @@ cargo_tests() {
 guest_tests() {
 	local log=$MRX_BUILD/guest.ktap status=0
 	say "Boot Debian's kernel and run the self-tests ..."
-	"$MRX_TOP/scripts/vm.sh" --timeout "${MRX_GUEST_TIMEOUT:-1500}" --ivshmem 16 --log "$MRX_BUILD/kernel.log" -- \
+	"$MRX_TOP/scripts/vm.sh" --timeout "${MRX_GUEST_TIMEOUT:-2400}" --ivshmem 16 --log "$MRX_BUILD/kernel.log" -- \
 		/mrx/selftests/guest/run </dev/null | tee "$log" || status=$?
 	cat "$log" >>"$report"
 	skipped=$((skipped + $(grep -Eci '^ *ok .*# *skip' "$log" || true)))

@@ -98,7 +98,9 @@ int ibv_query_mr_layout_caps(struct ibv_context *context,
 /*
  * Make mr the concatenation of the listed ranges, each of which lies in the
  * region that its lkey names. Returns 0 or enum ibv_mr_set_layout_err_code.
- * The keys in *mr are the valid ones when the call returns.
+ * The keys in *mr are the valid ones when the call returns; with
+ * IBV_MR_SET_LAYOUT_WITH_POST_WR they are those that the region will have once
+ * the bind work request has executed.
  */
 int ibv_mr_set_layout_sg(struct ibv_mr *mr, int flags, int num_sge,
 			 struct ibv_sge *sg_list);

@@ -58,7 +58,8 @@ fn answer(result: io::Result<()>) -> c_int {
 fn layout_error(errno: c_int) -> ibv_mr_set_layout_err_code {
     match errno {
         libc::ESTALE => IBV_MR_SET_LAYOUT_ERR_WOULD_INVALIDATE,
-        libc::EOPNOTSUPP => IBV_MR_SET_LAYOUT_ERR_UNSUPPORTED,
+        // The second is what the core says where no driver has added the method.
+        libc::EOPNOTSUPP | libc::EPROTONOSUPPORT => IBV_MR_SET_LAYOUT_ERR_UNSUPPORTED,
         _ => IBV_MR_SET_LAYOUT_ERR_INPUT,
     }
 }
@@ -336,11 +337,17 @@ pub unsafe extern "C" fn mrx_query_layout_interleaved(
     num_dims: u32,
     dims: *mut ibv_mr_layout_interleaved_dimensions,
 ) -> c_int {
-    let mut found = vec![mrx_interleaved::default(); num_entries as usize];
-    let mut dimensions = vec![mrx_dimension::default(); num_dims as usize];
     // SAFETY: by this function's contract.
     unsafe {
         let target = target_of(mr);
+        // The room that is needed is that of the layout, whatever the caller says it has.
+        let (mut found, mut dimensions) = match method::query_layout(target) {
+            Ok(info) => (
+                vec![mrx_interleaved::default(); info.num_descriptors.min(num_entries) as usize],
+                vec![mrx_dimension::default(); info.num_dimensions.min(num_dims) as usize],
+            ),
+            Err(error) => return answer(Err(error)),
+        };
         answer(
             method::query_interleaved(target, &mut found, &mut dimensions).and_then(|info| {
                 let room = array_mut(entries, info.num_descriptors.min(num_entries))?;

@@ -94,7 +94,7 @@ impl From<io::Error> for SetLayoutError {
     fn from(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ESTALE) => Self::WouldInvalidate,
-            Some(libc::EOPNOTSUPP) => Self::Unsupported,
+            Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT) => Self::Unsupported,
             _ => Self::Input(error),
         }
     }

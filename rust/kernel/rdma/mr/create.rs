@@ -14,6 +14,7 @@ use super::{
         Start, //
     },
     extension,
+    fast::MAX_PAGES,
     key::Key,
     layout::{
         ByteStride,
@@ -111,7 +112,8 @@ unsafe extern "C" fn create_region(pd: *mut ib_pd, attr: *const ib_mr_init_attr)
         }
         let descriptors = attr.max_reg_descriptors as u32;
         let indirect = attr.reg_type == bindings::ib_mr_reg_type_IB_MR_REG_INDIRECT;
-        if indirect && descriptors > MAX_DESCRIPTORS {
+        let most = if indirect { MAX_DESCRIPTORS } else { MAX_PAGES };
+        if descriptors > most {
             return Err(EINVAL);
         }
         let kind = bindings::ib_mr_type_IB_MR_TYPE_MEM_REG;

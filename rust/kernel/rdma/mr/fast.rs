@@ -181,11 +181,15 @@ impl Domain {
             return Err(EINVAL);
         }
         wanted.iova.checked_add(wanted.length).ok_or(EINVAL)?;
+        {
+            // Both can change only under the lock that is held.
+            let state = region.state.lock();
+            if state.ended || state.bound.is_some() {
+                return Err(EINVAL);
+            }
+        }
         region.with_pages(|pages| pages.register(wanted.iova, wanted.length))?;
         let mut state = region.state.lock();
-        if state.ended || state.bound.is_some() {
-            return Err(EINVAL);
-        }
         state.key = wanted.key;
         state.access = wanted.access;
         state.iova = wanted.iova;
