@@ -54,6 +54,8 @@ struct Ring {
     ring: Arc<SharedRing>,
     /// Absent if the queue is polled by a user in the kernel.
     mapping: Option<Mapping>,
+    /// The queue has been destroyed; nothing is written to the ring any more.
+    closed: bool,
     producer: u32,
     notify: Notify,
     overflowed: bool,
@@ -209,6 +211,7 @@ impl Cq {
                 ring <- new_spinlock_irq!(Ring {
                     ring,
                     mapping,
+                    closed: false,
                     producer: 0,
                     notify: Notify::Nothing,
                     overflowed: false,
@@ -254,6 +257,9 @@ impl Cq {
     pub fn post(&self, completion: &Completion) {
         let (notify, overflow) = {
             let mut own = self.ring.lock();
+            if own.closed {
+                return;
+            }
             let next = own.ring.next(own.producer);
             if next == own.ring.consumer() {
                 (false, !core::mem::replace(&mut own.overflowed, true))
@@ -292,7 +298,7 @@ impl Cq {
     /// Takes completions off the queue of a user in the kernel; returns how many.
     pub fn poll(&self, out: &mut [Wc]) -> usize {
         let own = self.ring.lock();
-        if own.mapping.is_some() {
+        if own.mapping.is_some() || own.closed {
             return 0;
         }
         let mut at = own.ring.consumer();
@@ -325,5 +331,12 @@ impl Cq {
     /// Ends the queue: nobody is told of anything any more.
     pub fn close(&self) {
         self.handle.close();
+        let mapping = {
+            let mut own = self.ring.lock();
+            own.closed = true;
+            own.mapping.take()
+        };
+        // The process's context may go as soon as this returns, whoever still holds the queue.
+        drop(mapping);
     }
 }

@@ -371,6 +371,11 @@ impl Qp {
 
     /// Ends the queue pair. No completion of it comes after this.
     pub fn destroy(self: &Arc<Self>) {
+        if self.port.is_leaving() {
+            // Its owner has not asked for this, and waits for what it posted to complete.
+            self.fail(None);
+            self.run();
+        }
         self.state.store(State::Reset as u32, Release);
         self.port.clear_manager(self);
         multicast::forget(self);
@@ -378,6 +383,13 @@ impl Qp {
         self.handle.close();
         work::turn_off(self);
         // Waits for a request that is being executed by another thread of the process.
-        self.send.lock().discard();
+        let send_mapping = {
+            let mut send = self.send.lock();
+            send.discard();
+            send.unmap()
+        };
+        let recv_mapping = self.recv.lock().unmap();
+        // The process's context may go as soon as this returns, whoever still holds the queue pair.
+        drop((send_mapping, recv_mapping));
     }
 }

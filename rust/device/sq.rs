@@ -127,6 +127,12 @@ impl SendQueue {
         &self.ring
     }
 
+    /// Takes away what lets a process map the queue. The result is dropped before the process's
+    /// context goes, and where sleeping is allowed.
+    pub fn unmap(&mut self) -> Option<Mapping> {
+        self.mapping.take()
+    }
+
     /// What a process needs to map the queue.
     pub fn info(&self) -> bindings::mminfo {
         self.mapping.as_ref().map(Mapping::info).unwrap_or_default()

@@ -217,5 +217,8 @@ impl Srq {
     /// Ends the queue: nobody is told of anything any more.
     pub fn close(&self) {
         self.handle.close();
+        let mapping = self.receives.lock().queue.unmap();
+        // The process's context may go as soon as this returns, whoever still holds the queue.
+        drop(mapping);
     }
 }
