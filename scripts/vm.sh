@@ -95,6 +95,10 @@ qemu() {
 		nokaslr mitigations=off cryptomgr.notests audit=0 apparmor=0
 		"${MRX_APPEND:-}"
 	)
+	# An emulated processor counts as the host's does. What a guest measures of
+	# it while the host is busy can be several times off, and so would be its
+	# clock.
+	[ "$accel" != tcg ] || append+=("$(sed -n 's/^cpu MHz[^0-9]*\([0-9]*\)\.\?\([0-9]*\)$/tsc_early_khz=\1\2/p' /proc/cpuinfo | head -n 1)")
 	in_root "$ROOT" setpriv --pdeathsig TERM \
 		timeout --foreground --kill-after=5 "$seconds" \
 		qemu-system-x86_64 -name mrx -M q35,usb=off,smbus=off,sata=off,hpet=off -nodefaults -no-user-config \
