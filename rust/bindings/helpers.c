@@ -262,6 +262,11 @@ void mrx_put_page(struct page *page)
 	put_page(page);
 }
 
+struct nlattr *mrx_driver_attrs_begin(struct sk_buff *msg)
+{
+	return nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+}
+
 struct nlattr *mrx_stats_begin(struct sk_buff *msg)
 {
 	return nla_nest_start(msg, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);

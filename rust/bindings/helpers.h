@@ -74,6 +74,7 @@ bool mrx_has_userfaultfd(struct mm_struct *mm, unsigned long start, unsigned lon
 void *mrx_page_address(const struct page *page);
 void mrx_put_page(struct page *page);
 
+struct nlattr *mrx_driver_attrs_begin(struct sk_buff *msg);
 struct nlattr *mrx_stats_begin(struct sk_buff *msg);
 void mrx_stats_end(struct sk_buff *msg, struct nlattr *table);
 void mrx_stats_cancel(struct sk_buff *msg, struct nlattr *table);

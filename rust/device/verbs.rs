@@ -27,6 +27,7 @@ use crate::rdma::{
         NewMr,
         Path,
         PortAttr,
+        Property,
         QpAttr,
         QpCap,
         QpHandle,
@@ -430,6 +431,10 @@ impl Driver for Port {
             Some(memory) => memory.stats().for_each(f),
             None => Ok(()),
         }
+    }
+
+    fn describe_mr(region: &Arc<Region>, f: &mut dyn FnMut(&CStr, Property) -> Result) -> Result {
+        region.describe(f)
     }
 
     fn alloc_mw(

@@ -136,6 +136,15 @@ pub struct NewMr<R> {
     pub length: u64,
 }
 
+/// What is told of a resource.
+#[derive(Clone, Copy)]
+pub enum Property {
+    /// A word.
+    Text(&'static CStr),
+    /// A number.
+    Number(u32),
+}
+
 /// The way back to a completion queue.
 pub type CqHandle = Handle<bindings::ib_cq>;
 /// The way back to a queue pair.
@@ -338,6 +347,12 @@ pub trait Driver: Send + Sync + Sized + 'static {
     fn advise_mr(pd: &Arc<Self::Pd>, advice: u32, flags: u32, list: &[Sge]) -> Result;
     /// Calls `f` with name and value of each of a region's counters, until it fails.
     fn count_mr(region: &Arc<Self::Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result;
+
+    /// Calls `f` with name and value of what a person may want to know of a region, until it fails.
+    fn describe_mr(
+        region: &Arc<Self::Region>,
+        f: &mut dyn FnMut(&CStr, Property) -> Result,
+    ) -> Result;
 
     /// Makes a memory window of type 2 or 1 and tells its key.
     fn alloc_mw(

@@ -336,6 +336,7 @@ impl<D: Driver> Ops<D> {
             map_mr_sg: Some(Self::map_mr_sg),
             dereg_mr: Some(Self::dereg_mr),
             advise_mr: Some(Self::advise_mr),
+            fill_res_mr_entry: Some(Self::fill_res_mr_entry),
             fill_stat_mr_entry: Some(Self::fill_stat_mr_entry),
             alloc_mw: Some(Self::alloc_mw),
             dealloc_mw: Some(Self::dealloc_mw),

@@ -12,7 +12,7 @@
 //!   stretches of kernel memory that it consists of; [`copying`] from one to another.
 //! - [`create`]: `ib_create_mr` and its kin, for the kernel; [`extension`]: for which devices.
 //! - [`memory_window`]: keys of parts of regions, given out and taken back by work requests.
-//! - [`methods`]: all of it in the uverbs tree.
+//! - [`methods`]: all of it in the uverbs tree; [`describe`]: what a person sees of it.
 //!
 //! # Life of a region
 //!
@@ -32,6 +32,7 @@ pub mod access;
 pub mod binding;
 pub mod copying;
 pub mod create;
+pub mod describe;
 pub mod extension;
 pub mod fast;
 pub mod key;

@@ -8,6 +8,7 @@ use super::{
             DeviceRef,
             Driver,
             NewMr,
+            Property,
             Rereg, //
         },
         object::Object, //
@@ -140,6 +141,45 @@ impl<D: Driver> Ops<D> {
             unsafe {
                 let list = core::slice::from_raw_parts(list, len as usize);
                 D::advise_mr(Object::<ib_pd, D::Pd>::state(pd)?, advice, flags, list)?;
+            }
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the core; see the module's documentation.
+    pub(super) unsafe extern "C" fn fill_res_mr_entry(
+        msg: *mut bindings::sk_buff,
+        mr: *mut ib_mr,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: See the module's documentation. The core looks at a region only between its
+            // creation and its destruction. The message is the core's to fill.
+            unsafe {
+                let table = bindings::mrx_driver_attrs_begin(msg);
+                if table.is_null() {
+                    return Err(EMSGSIZE);
+                }
+                let region = Object::<ib_mr, D::Region>::state(mr);
+                let filled = region.and_then(|region| {
+                    D::describe_mr(region, &mut |name, property| {
+                        let name = name.as_char_ptr();
+                        to_result(match property {
+                            Property::Text(text) => {
+                                bindings::rdma_nl_put_driver_string(msg, name, text.as_char_ptr())
+                            }
+                            Property::Number(number) => {
+                                bindings::rdma_nl_put_driver_u32(msg, name, number)
+                            }
+                        })
+                    })
+                });
+                match filled {
+                    Ok(()) => bindings::mrx_stats_end(msg, table),
+                    Err(_) => bindings::mrx_stats_cancel(msg, table),
+                }
+                filled?;
             }
             Ok(0)
         })
