@@ -7,6 +7,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
+own_session "$@"
 [ "${1:-}" != --filter ] || [[ "$SUITE " == ${2%%' '*}* ]] || exit "$SKIPPED"
 
 run_verbs() {

@@ -270,6 +270,12 @@ log_since_mark() { dmesg | sed "1,/$MARK/d"; }
 
 # ---- taking down
 
+# own_session ARGUMENT...: runs the suite in a session of its own, as _tear_down
+# wants it, unless it is in one. For suites that bring a runner of their own.
+own_session() {
+	[ "$(ps -o sid= -p $$ | tr -d ' ')" = $$ ] || exec setsid --wait bash "$SUITE_FILE" "$@"
+}
+
 _no_devices() { [ -z "$(devices)" ]; }
 _mode_is_shared() { [[ $(rdma system show) == *"netns shared"* ]] || rdma system set netns shared 2>/dev/null; }
 
