@@ -208,6 +208,8 @@ test_programs_are_killed_at_any_moment() {
 		case ${command[0]} in
 		ibv_* | ib_send_bw) kill -KILL "$CLIENT" "$SERVER" 2>/dev/null || true ;;
 		esac
+		# nor does a server whose client was killed before it connected
+		! grep -qs inet_csk_accept "/proc/$SERVER/stack" || kill -KILL "$SERVER"
 		! ends "$CLIENT" "the client in round $round (${command[*]})" || fail "round $round: the client ended well"
 		! ends "$SERVER" "the server in round $round (${command[*]})" || fail "round $round: the server ended well"
 	done
