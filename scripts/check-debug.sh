@@ -1,0 +1,185 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The self-tests in the debug kernel, under all of its detectors, and before
+# that the proof that each detector works. Builds what is missing. The last line
+# is the sum. Usage:
+#
+#   scripts/check-debug.sh [offences] [verbs] [guest] [faults]    default: all
+#
+#   MRX_SELFTEST  more arguments for mrx-selftest, such as "--filter transfer"
+#   MRX_FILTER    a glob for the suites of selftests/guest
+#   MRX_TIMEOUT   seconds that one boot may take; default 3600
+#
+# An emulated processor runs this kernel about ten times slower than Debian's.
+
+. "$(dirname "$0")/lib.sh"
+
+LOGS=$MRX_BUILD/debug
+TIMEOUT=${MRX_TIMEOUT:-3600}
+# two reports of KASAN in one boot are two; leaks go to the log as well
+APPEND="kasan_multi_shot kmemleak.verbose=1 ${MRX_APPEND:-}"
+
+passed=0 failed=0 skipped=0
+mkdir -p "$LOGS"
+
+count() { # STATUS NAME
+	if [ "$1" -eq 0 ]; then
+		passed=$((passed + 1))
+		echo "ok - $2"
+	else
+		failed=$((failed + 1))
+		echo "not ok - $2"
+	fi
+}
+
+# guest NAME COMMAND...: one boot; its output goes to $LOGS/NAME.ktap, and the
+# kernel's log to $LOGS/NAME.log.
+guest() {
+	local name=$1 status=0 started=$SECONDS
+	shift
+	say "Boot the debug kernel: $name ..."
+	MRX_APPEND=$APPEND "$MRX_TOP/scripts/vm.sh" --kernel "$KERNEL" --timeout "$TIMEOUT" \
+		--log "$LOGS/$name.log" -- "$@" </dev/null >"$LOGS/$name.ktap" || status=$?
+	cat "$LOGS/$name.ktap"
+	say "$name: status $status after $((SECONDS - started)) s"
+	return "$status"
+}
+
+# clean NAME: nothing is in a log that a sound kernel does not say. A page fault
+# whose allocation was made to fail is taken again, and says that its error
+# "leaked out".
+clean() {
+	local status=0
+	grep -av 'VM_FAULT_OOM leaked out' "$LOGS/$1.log" >"$LOGS/$1.scan"
+	"$MRX_TOP/scripts/kernel-log.sh" "$LOGS/$1.scan" || status=$?
+	count "$status" "$1: the kernel log is clean"
+}
+
+# ---- does each detector work?
+
+# What each offence of selftests/offence has to be reported as.
+expected() {
+	sed -e '/^#/d' <<'EXPECTED'
+sleep_in_atomic	sleeping function called from invalid context
+shift	UBSAN: shift-out-of-bounds in .*offence_main\.c
+bounds	UBSAN: array-index-out-of-bounds in .*offence_main\.c
+list	list_del corruption
+refcount	refcount_t: addition on 0; use-after-free
+leak	kmemleak: [0-9]+ new suspected memory leaks
+rcu	suspicious RCU usage
+lock_inversion	possible circular locking dependency detected
+cache	Objects remaining
+use_after_free	KASAN: slab-use-after-free in offence_use_after_free
+out_of_bounds	KASAN: slab-out-of-bounds in offence_out_of_bounds
+vmalloc_out_of_bounds	KASAN: vmalloc-out-of-bounds in offence_vmalloc_out_of_bounds
+rust_use_after_free	KASAN: slab-use-after-free in offence_rust_use_after_free
+rust_overflow	panicked at .*offence_rust\.rs:.*attempt to add with overflow|attempt to add with overflow
+EXPECTED
+}
+
+# piece NAME: what the log of the offences has between the lines about NAME.
+piece() { tr -d '\r' <"$LOGS/offences.log" | sed -n "/offence: begin $1\$/,/offence: end $1\$/p"; }
+
+offences() {
+	local name regex status log=$LOGS/offence.log
+	guest offences /mrx/selftests/offence/run /mrx/build/module-debug/selftests/offence/offence.ko || true
+	piece nothing >"$log"
+	status=0
+	[ -s "$log" ] && "$MRX_TOP/scripts/kernel-log.sh" "$log" || status=$?
+	count "$status" "without an offence there is no report"
+	while IFS=$'\t' read -r name regex; do
+		piece "$name" >"$log"
+		status=0
+		if [ ! -s "$log" ]; then
+			echo "# it was not committed"
+			status=1
+		elif "$MRX_TOP/scripts/kernel-log.sh" "$log" >/dev/null 2>&1; then
+			echo "# scripts/kernel-log.sh found nothing"
+			status=1
+		elif ! grep -qE "$regex" "$log"; then
+			sed 's/^/# /' "$log"
+			status=1
+		fi
+		count "$status" "the offence $name is reported"
+	done < <(expected)
+}
+
+# ---- the self-tests
+
+# tests NAME COMMAND...: a boot whose KTAP lines are counted.
+tests() {
+	local name=$1 status=0 ktap=$LOGS/$1.ktap
+	guest "$@" || status=$?
+	skipped=$((skipped + $(grep -Eci '^ *ok .*# *skip' "$ktap" || true)))
+	passed=$((passed + $(grep -Ei '^ *ok ' "$ktap" | grep -Evic '# *skip' || true)))
+	failed=$((failed + $(grep -Eci '^ *not ok ' "$ktap" || true)))
+	if [ "$status" -ne 0 ] && ! grep -qi '^ *not ok ' "$ktap"; then
+		count 1 "$name: the guest ends well (status $status)"
+	fi
+	grep -q '^1\.\.[0-9]' "$ktap" || count 1 "$name: the tests run to their end"
+	clean "$name"
+}
+
+# shellcheck disable=SC2086 # several arguments
+verbs() { tests verbs /mrx/scripts/debug-guest.sh verbs ${MRX_SELFTEST:-}; }
+
+suites() { tests guest /mrx/scripts/debug-guest.sh guest ${MRX_FILTER:+"$MRX_FILTER"}; }
+
+# sites NAME: where the module was when something was made to fail: the two
+# innermost of its functions, and how often. Allocations that are tried in several
+# ways are not reported by the kernel each time, but counted by it.
+sites() {
+	local most=${MRX_SITES:-60}
+	tr -d '\r' <"$LOGS/$1.log" | awk '
+	/FAULT_INJECTION: forcing a failure/ { looking = 2; site = "" }
+	looking && /\[ib_mrx\]/ && !/\? / {
+		sub(/^\[ *[0-9.]*\] */, "")
+		sub(/\/0x[0-9a-f]* \[ib_mrx\].*/, "")
+		site = site (site ? " < " : "") $0
+		looking--
+	}
+	/<\/TASK>/ { looking = 0 }
+	site && !looking {
+		print site
+		site = ""
+	}' | in_root "$ROOT" llvm-cxxfilt | sed -E 's/\[[0-9a-f]{16}\]//g; s/ib_mrx_main:://g' |
+		sort | uniq -c | sort -rn >"$LOGS/$1.sites"
+	head -n "$most" "$LOGS/$1.sites" | sed 's/^/# /'
+	echo "# $(wc -l <"$LOGS/$1.sites") sites failed ($LOGS/$1.sites)"
+}
+
+# shellcheck disable=SC2086 # several arguments
+faults() {
+	tests faults-module /mrx/scripts/debug-guest.sh faults module 7,31,211 ${MRX_SELFTEST:-}
+	sites faults-module
+	tests faults-tests /mrx/scripts/debug-guest.sh faults tests 499,1999 ${MRX_SELFTEST:-}
+	sites faults-tests
+}
+
+need_root
+for what; do
+	case $what in
+	offences | verbs | guest | faults) ;;
+	*) die "check-debug.sh [offences] [verbs] [guest] [faults]" ;;
+	esac
+done
+[ $# -gt 0 ] || set -- offences verbs guest faults
+
+ROOT=$("$MRX_TOP/scripts/buildroot.sh")
+KERNEL=$("$MRX_TOP/scripts/debug-kernel.sh" | tail -n 1)
+timed "Build the module for the debug kernel" "$MRX_TOP/scripts/debug-kernel.sh" --module
+timed "Build the module of offences" "$MRX_TOP/scripts/debug-kernel.sh" --module selftests/offence
+timed "Build the self-tests" "$MRX_TOP/scripts/userspace.sh"
+
+for what; do
+	case $what in
+	guest) suites ;;
+	*) "$what" ;;
+	esac
+done
+
+summary="$passed passed, $failed failed"
+[ "$skipped" -eq 0 ] || summary="$summary, $skipped skipped"
+echo "$summary"
+[ "$failed" -eq 0 ]
