@@ -6,13 +6,13 @@
 # Peer memory, with the reference clients of selftests/peer. Tests of device
 # memory need a guest with it (scripts/vm.sh --ivshmem 16).
 #
-#   MRX_PEER_ROUNDS  how often memory is taken back under load; default 500
+#   MRX_PEER_ROUNDS  how often memory is taken back under load; default 2000
 
 MRX_LIMIT=${MRX_LIMIT:-600}
 . "$(dirname "$0")/lib.sh"
 
 BUILT=$MRX_TOP/build/selftests
-export MRX_PEER_ROUNDS=${MRX_PEER_ROUNDS:-500}
+export MRX_PEER_ROUNDS=${MRX_PEER_ROUNDS:-2000}
 
 # set_up CLIENT: a device, and a reference client.
 set_up() {

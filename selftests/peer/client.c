@@ -24,6 +24,7 @@ struct peer_range {
 	unsigned long addr;
 	u64 ticket;
 	bool got, mapped, dma_pages;
+	bool leaving; /* the client, which unmaps itself, takes it back: it may be released */
 	bool revoked; /* the client itself has unmapped and unpinned it */
 	struct sg_table table; /* to free it when it is revoked */
 };
@@ -78,10 +79,14 @@ static void free_range(struct kref *ref)
 static void invalidate(struct peer_range *range)
 {
 	struct slot *slot = range->slot;
+	void *handle = READ_ONCE(slot->handle);
 
-	if (!slot->invalidate)
+	/* The first ranges may come before the registration has returned its handle. */
+	if (!slot->invalidate || !handle)
 		return;
-	slot->invalidate(slot->handle, range->ticket);
+	if (slot->unmaps)
+		WRITE_ONCE(range->leaving, true);
+	slot->invalidate(handle, range->ticket);
 	spin_lock(&range->buf->stat_lock);
 	range->buf->stat.invalidations++;
 	spin_unlock(&range->buf->stat_lock);
@@ -278,7 +283,7 @@ int peer_dma_unmap(struct sg_table *sg_head, void *context, struct device *dma_d
 		spin_unlock(&buf->stat_lock);
 	} else if (!range->mapped) {
 		violate(buf, "dma_unmap: not mapped");
-	} else if (range->dma_pages) {
+	} else if (range->dma_pages && !range->revoked) {
 		dma_unmap_sg(dma_device, sg_head->sgl, sg_head->orig_nents, DMA_BIDIRECTIONAL);
 	}
 	range->mapped = false;
@@ -317,7 +322,7 @@ void peer_release(void *context)
 
 	peer_buffer_get(buf);
 	misbehave(range, buf, MRX_PEER_RELEASE);
-	if ((range->got || range->mapped) && !range->slot->unmaps)
+	if ((range->got || range->mapped) && !READ_ONCE(range->leaving))
 		violate(buf, "release: pinned or mapped still");
 	lock_buffer(buf);
 	list_del(&range->entry);

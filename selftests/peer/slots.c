@@ -72,6 +72,7 @@ static int (*const acquires[MRX_PEER_SLOTS])(unsigned long addr, size_t size, vo
 int peer_client_register(const struct mrx_peer_register *how)
 {
 	struct slot *slot;
+	void *handle;
 	int ret = 0;
 
 	if (how->slot >= MRX_PEER_SLOTS)
@@ -105,9 +106,10 @@ int peer_client_register(const struct mrx_peer_register *how)
 		slot->private.get_context_private_data = get_context_private_data;
 		slot->private.put_context_private_data = put_context_private_data;
 	}
-	slot->handle = ib_register_peer_memory_client(&slot->client,
-						      how->invalidates ? &slot->invalidate : NULL);
-	if (!slot->handle)
+	handle = ib_register_peer_memory_client(&slot->client,
+						how->invalidates ? &slot->invalidate : NULL);
+	WRITE_ONCE(slot->handle, handle);
+	if (!handle)
 		ret = -EINVAL;
 unlock:
 	mutex_unlock(&slots_lock);

@@ -50,6 +50,9 @@ struct Progress {
     mapped: bool,
     /// The pages have been mapped for the device.
     dma_pages: bool,
+    /// The client, which unmaps itself, takes it back. From now on it may be released, even before
+    /// the call that takes it back returns.
+    leaving: bool,
     /// The client has unmapped and unpinned it itself.
     revoked: bool,
 }
@@ -69,10 +72,16 @@ pub struct Range {
 impl Range {
     /// Takes the range back. Returns whether it had a ticket.
     pub fn take_back(&self) -> bool {
-        let ticket = self.progress.lock().ticket;
-        let (Some(ticket), Some((invalidator, unmaps))) = (ticket, slots::invalidator(self.client))
-        else {
+        let Some((invalidator, unmaps)) = slots::invalidator(self.client) else {
             return false;
+        };
+        let ticket = {
+            let mut progress = self.progress.lock();
+            let Some(ticket) = progress.ticket else {
+                return false;
+            };
+            progress.leaving |= unmaps;
+            ticket
         };
         invalidator.invalidate(ticket);
         if unmaps {
@@ -287,11 +296,11 @@ impl<const SLOT: usize> Provider for Slot<SLOT> {
 
     fn release(range: Arc<Range>) {
         let _ = range.misbehave(RELEASE);
-        let (idle, revoked) = {
+        let (idle, leaving) = {
             let progress = range.progress.lock();
-            (!progress.got && !progress.mapped, progress.revoked)
+            (!progress.got && !progress.mapped, progress.leaving)
         };
-        range.violation_unless(idle || revoked, c"release: pinned or mapped still");
+        range.violation_unless(idle || leaving, c"release: pinned or mapped still");
         let buffer = &range.buffer;
         buffer.count(RELEASE, true);
         let mut state = buffer.state.lock();
