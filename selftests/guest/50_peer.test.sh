@@ -35,6 +35,10 @@ test_what_is_no_client_is_refused() {
 	groups c refusal
 }
 
+test_a_Rust_client_with_a_bad_name_is_refused() {
+	groups rust names
+}
+
 test_a_context_bears_data_of_its_client() {
 	groups c private
 }
@@ -55,7 +59,6 @@ test_the_C_client_takes_memory_back_under_load() {
 	groups c stress
 }
 
-
 test_bytes_of_the_Rust_client_move() {
 	groups rust data
 }
@@ -70,6 +73,22 @@ test_the_Rust_client_takes_memory_back() {
 
 test_the_Rust_client_takes_memory_back_under_load() {
 	groups rust stress
+}
+
+test_regions_change_between_host_memory_and_that_of_the_C_client() {
+	groups c change
+}
+
+test_regions_change_between_host_memory_and_that_of_the_Rust_client() {
+	groups rust change
+}
+
+test_the_C_client_waits_for_its_regions_when_it_is_unloaded() {
+	groups c outliving
+}
+
+test_the_Rust_client_waits_for_its_regions_when_it_is_unloaded() {
+	groups rust outliving
 }
 
 test_a_link_goes_with_regions_of_a_client_on_it() {

@@ -27,13 +27,20 @@ static int open_client(void)
 	return fd;
 }
 
+static int kept_fd = -1;
+
 int client_fd(void)
 {
-	static int fd = -1;
+	if (kept_fd < 0)
+		kept_fd = open_client();
+	return kept_fd;
+}
 
-	if (fd < 0)
-		fd = open_client();
-	return fd;
+void close_client(void)
+{
+	if (kept_fd >= 0)
+		close(kept_fd);
+	kept_fd = -1;
 }
 
 int register_client(struct mrx_peer_register how)

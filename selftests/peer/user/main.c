@@ -48,6 +48,9 @@ static const struct {
 	{ "stress", stress_tests },
 	{ "removal", removal_tests },
 	{ "private", private_tests },
+	{ "change", change_tests },
+	{ "names", names_tests },
+	{ "outliving", outliving_tests },
 };
 
 int main(int argc, char **argv)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Moving bytes: a device, queue pairs, layouts. */
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
 #include <rdma/mrx_user_ioctl.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "test.h"
 
@@ -241,6 +243,44 @@ int set_peer_context(struct ibv_context *context, const char name[64], uint64_t 
 	attr(&cmd, MRX_ATTR_SET_PEER_CONTEXT, sizeof(what), (uintptr_t)&what);
 	cmd.header.length = offsetof(struct command, attrs) + sizeof(cmd.attrs[0]);
 	return ioctl(context->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
+}
+
+/* --- re-registration, by the command itself --- */
+
+static int change(struct ibv_mr *mr, const struct ib_uverbs_rereg_mr *what)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_rereg_mr body;
+	} cmd = {
+		.header = { .command = IB_USER_VERBS_CMD_REREG_MR,
+			    .in_words = sizeof(cmd) / 4, .out_words = sizeof(resp) / 4 },
+		.body = *what,
+	};
+
+	cmd.body.response = (uintptr_t)&resp;
+	cmd.body.mr_handle = mr->handle;
+	if (write(context->cmd_fd, &cmd, sizeof(cmd)) != sizeof(cmd))
+		return errno;
+	mr->lkey = resp.lkey;
+	mr->rkey = resp.rkey;
+	return 0;
+}
+
+int change_memory(struct ibv_mr *mr, void *addr, size_t len)
+{
+	return change(mr, &(struct ib_uverbs_rereg_mr){
+		.flags = IBV_REREG_MR_CHANGE_TRANSLATION, .start = (uintptr_t)addr,
+		.length = len, .hca_va = (uintptr_t)addr,
+	});
+}
+
+int change_access(struct ibv_mr *mr, int access)
+{
+	return change(mr, &(struct ib_uverbs_rereg_mr){
+		.flags = IBV_REREG_MR_CHANGE_ACCESS, .access_flags = access,
+	});
 }
 
 /* --- bytes --- */

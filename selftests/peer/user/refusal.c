@@ -80,9 +80,14 @@ static void test_bad_extensions(void)
 	}
 }
 
+/* All that a client in Rust can do wrong. */
+const struct test names_tests[] = {
+	{ "a client with a bad name is refused", test_bad_names },
+	{ NULL, NULL },
+};
+
 const struct test refusal_tests[] = {
 	{ "a client without a mandatory callback is refused", test_missing_callbacks },
-	{ "a client with a bad name is refused", test_bad_names },
 	{ "a client with a bad extension is refused", test_bad_extensions },
 	{ NULL, NULL },
 };

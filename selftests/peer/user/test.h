@@ -37,7 +37,8 @@ struct test {
 	void (*run)(void);
 };
 extern const struct test data_tests[], refusal_tests[], protocol_tests[], revoke_tests[],
-	stress_tests[], removal_tests[], private_tests[];
+	stress_tests[], removal_tests[], private_tests[], change_tests[], names_tests[],
+	outliving_tests[];
 extern const char *client; /* "c" or "rust" */
 
 /* --- the client --- */
@@ -51,6 +52,8 @@ struct peer {
 enum { CLASSIC, UNMAPS, FIXED }; /* kinds of clients: the slots that have them */
 
 int client_fd(void);
+/* Nothing but regions keeps the client from being unloaded then. */
+void close_client(void);
 int register_client(struct mrx_peer_register how);
 int register_kind(unsigned int slot, int kind);
 void unregister_client(unsigned int slot);
@@ -101,6 +104,10 @@ struct ibv_sge sge(const void *addr, size_t len, const struct ibv_mr *mr);
 
 /* Says which client a context deals with. 0 or an errno. */
 int set_peer_context(struct ibv_context *context, const char name[64], uint64_t id);
+
+/* Re-registration, which the library of rxe lacks. 0 or an errno. */
+int change_memory(struct ibv_mr *mr, void *addr, size_t len);
+int change_access(struct ibv_mr *mr, int access);
 
 /* A region that is addressed from 0 and can carry a layout. */
 struct ibv_mr *empty_region(void);
