@@ -265,12 +265,10 @@ impl Cq {
                 (false, !core::mem::replace(&mut own.overflowed, true))
             } else {
                 match own.mapping {
-                    Some(_) => own
-                        .ring
-                        .write(own.producer, Entry::from(completion).as_bytes()),
+                    Some(_) => own.ring.write_from(own.producer, &Entry::from(completion)),
                     None => own
                         .ring
-                        .write(own.producer, KernelEntry::from(completion).as_bytes()),
+                        .write_from(own.producer, &KernelEntry::from(completion)),
                 }
                 own.producer = next;
                 own.ring.set_producer(next);

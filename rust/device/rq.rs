@@ -114,7 +114,9 @@ impl RecvQueue {
         if self.ring.producer() == self.consumer {
             return false;
         }
-        self.ring.read_into(self.consumer, out);
+        self.ring.read_part(self.consumer, out, 0..RECV_HEADER);
+        let len = out.len(self.max_sge);
+        self.ring.read_part(self.consumer, out, RECV_HEADER..len);
         if !fits(out) {
             return false;
         }

@@ -153,7 +153,14 @@ impl SendQueue {
         if self.ring.producer() == self.consumer {
             return false;
         }
-        self.ring.read_into(self.consumer, &mut *self.wqe);
+        // Most requests have one element, and some operations use it whatever their number.
+        let most = SEND_HEADER + size_of::<RawSge>();
+        self.ring.read_part(self.consumer, &mut *self.wqe, 0..most);
+        let len = self.wqe.len(self.limits.max_sge);
+        if len > most {
+            self.ring
+                .read_part(self.consumer, &mut *self.wqe, most..len);
+        }
         true
     }
 

@@ -173,6 +173,11 @@ impl RawSend {
         self.wr_id
     }
 
+    /// Bytes up to the end of its elements, of which there are at most `max_sge`.
+    pub fn len(&self, max_sge: u32) -> usize {
+        SEND_HEADER + self.dma.num_sge.min(max_sge) as usize * size_of::<RawSge>()
+    }
+
     fn remote(&self) -> Remote {
         // `struct { u64 remote_addr; u32 rkey; u32 reserved; } rdma`
         let [low, high, rkey, ..] = self.args;
@@ -368,6 +373,11 @@ impl RawRecv {
     /// What the poster calls it.
     pub fn wr_id(&self) -> u64 {
         self.wr_id
+    }
+
+    /// Bytes up to the end of its elements, of which there are at most `max_sge`.
+    pub fn len(&self, max_sge: u32) -> usize {
+        RECV_HEADER + self.dma.num_sge.min(max_sge) as usize * size_of::<RawSge>()
     }
 
     /// Where the message goes; `None` if the request has more elements than its queue allows.

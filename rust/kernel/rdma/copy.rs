@@ -29,7 +29,7 @@ static BY_WORDS: AtomicFlag = AtomicFlag::new(false);
 const WORD: usize = size_of::<u64>();
 /// Words that are moved in one turn of the loop.
 const WORDS: usize = 8;
-/// Below this many bytes nothing is gained by the loop.
+/// Up to this many bytes neither the loop nor the string instruction is worth its start.
 const SHORT: usize = WORD * WORDS;
 
 /// Copies `len` bytes from `from` to `to`, which may overlap.
@@ -41,7 +41,10 @@ const SHORT: usize = WORD * WORDS;
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     let overlap = (to as usize).abs_diff(from as usize) < len;
-    if len < SHORT || overlap || !BY_WORDS.load(Relaxed) {
+    if len <= SHORT {
+        // SAFETY: By the requirements of this function.
+        unsafe { copy_short(to, from, len) };
+    } else if overlap || !BY_WORDS.load(Relaxed) {
         // SAFETY: By the requirements of this function.
         unsafe { core::ptr::copy(from, to, len) };
     } else {
@@ -51,11 +54,49 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
+/// As [`copy`], for at most [`SHORT`] bytes.
+///
+/// Reads all before it writes any, in the fewest pieces of one size: from the start on, and up to
+/// the end, which may cover bytes in the middle twice.
+///
+/// # Safety
+///
+/// As for [`copy`]; `len` is at most [`SHORT`].
+#[inline]
+unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
+    /// # Safety
+    ///
+    /// As for [`copy`]; `len` is between `size_of::<T>()` and twice that.
+    #[inline(always)]
+    unsafe fn ends<T: Copy>(to: *mut u8, from: *const u8, len: usize) {
+        let last = len - size_of::<T>();
+        // SAFETY: Both pieces are within `len` bytes.
+        unsafe {
+            let head = from.cast::<T>().read_unaligned();
+            let tail = from.add(last).cast::<T>().read_unaligned();
+            to.cast::<T>().write_unaligned(head);
+            to.add(last).cast::<T>().write_unaligned(tail);
+        }
+    }
+    // SAFETY: By the requirements of this function and the match.
+    unsafe {
+        match len {
+            0 => {}
+            1 => to.write(from.read()),
+            2..4 => ends::<u16>(to, from, len),
+            4..8 => ends::<u32>(to, from, len),
+            8..=16 => ends::<u64>(to, from, len),
+            17..=32 => ends::<[u64; 2]>(to, from, len),
+            _ => ends::<[u64; 4]>(to, from, len),
+        }
+    }
+}
+
 /// As [`copy`].
 ///
 /// # Safety
 ///
-/// As for [`copy`]; the ranges do not overlap, and `len` is at least [`SHORT`].
+/// As for [`copy`]; the ranges do not overlap, and `len` is more than [`SHORT`].
 unsafe fn copy_words(to: *mut u8, from: *const u8, len: usize) {
     let head = (to as usize).wrapping_neg() % WORD;
     let turns = (len - head) / (WORD * WORDS);
