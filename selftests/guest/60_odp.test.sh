@@ -64,6 +64,9 @@ test_tracepoints_tell_of_pages_that_come_and_go() {
 	[[ $watched == *": mrx_page_invalidate: start=0x"*" given_up=3"* ]] || fail "no three pages were given up: $watched"
 }
 
+# memories: of what the regions consist, a line each.
+memories() { rdma -dd resource show mr | grep -oE 'drv_memory [a-z]+' | cut -d' ' -f2 | sort; }
+
 _both_failures_are_counted() { [[ $(counters) == *"7 2 "* ]]; }
 
 test_rdma_statistic_shows_the_counters_of_each_region() {
@@ -81,6 +84,7 @@ regions = [one for one in json.load(sys.stdin) if one["ifname"] == "rxe_mrx0"]
 counted = sorted([one[name] for name in names] for one in regions if names[0] in one)
 sys.exit(counted != [[1, 1, 0, 0], [6, 7, 2, 3]] or len(regions) != 3)' ||
 		fail "as JSON they are others: $(rdma -j statistic show mr)"
+	equal $'odp\nodp\npinned' "$(memories)" "the memory of the regions"
 	end_part || fail "the part ended with status $?"
 	equal "" "$(rdma statistic show mr)" "the counters after the regions"
 }
@@ -88,6 +92,7 @@ sys.exit(counted != [[1, 1, 0, 0], [6, 7, 2, 3]] or len(regions) != 3)' ||
 test_the_exporter_stays_while_a_region_of_its_buffer_lives() {
 	[ -d /sys/module/mrx_test_exporter ] || skip "no exporter module"
 	part held
+	equal dmabuf "$(memories)" "the memory of the region"
 	refused "in use" rmmod mrx_test_exporter
 	end_part || fail "the buffer was not there any more (status $?)"
 	eventually "$PATIENCE" rmmod mrx_test_exporter || fail "the exporter does not go"

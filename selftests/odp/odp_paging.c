@@ -3,6 +3,8 @@
 #include "odp_test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -424,6 +426,170 @@ static void secret_memory(struct pair *pair)
 	close(fd);
 }
 
+/* A page of a device's registers, or whatever its first resource is. */
+static char *device_page(void)
+{
+	char *addr = MAP_FAILED;
+	glob_t found;
+
+	if (glob("/sys/bus/pci/devices/*/resource[0-5]", 0, NULL, &found))
+		return NULL;
+	for (size_t i = 0; i < found.gl_pathc && addr == MAP_FAILED; i++) {
+		int fd = open(found.gl_pathv[i], O_RDWR);
+
+		if (fd < 0)
+			continue;
+		addr = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		close(fd);
+	}
+	globfree(&found);
+	return addr == MAP_FAILED ? NULL : addr;
+}
+
+static void device_mappings(struct pair *pair)
+{
+	char *a = map(MB), *registers = device_page();
+	struct ibv_mr *ma = reg(pair, a, MB, LOCAL | ODP), *mr;
+
+	if (!registers) {
+		skip("no device can be mapped");
+		return;
+	}
+	mr = reg(pair, registers, PAGE, REMOTE | ODP);
+	CHECK(ma && mr);
+	CHECK_EQ(get(pair, ma, a, mr, registers, PAGE), IBV_WC_REM_ACCESS_ERR);
+	pair_reset(pair);
+	CHECK_EQ(put(pair, ma, a, mr, registers, 8), IBV_WC_REM_ACCESS_ERR);
+	pair_reset(pair);
+	CHECK_EQ(advise_one(mr, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, registers,
+			    PAGE), EFAULT);
+	ibv_dereg_mr(ma);
+	ibv_dereg_mr(mr);
+	munmap(a, MB);
+	munmap(registers, PAGE);
+}
+
+static void hugetlbfs(struct pair *pair)
+{
+	size_t len = 4 * MB;
+	FILE *count = fopen("/proc/sys/vm/nr_hugepages", "w");
+	char *a = map(len), *huge;
+	struct ibv_mr *ma, *mh;
+
+	if (!count || fprintf(count, "4") < 0 || fclose(count)) {
+		skip("no huge pages");
+		return;
+	}
+	huge = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1,
+		    0);
+	if (huge == MAP_FAILED) {
+		skip("no huge pages");
+		return;
+	}
+	ma = reg(pair, a, len, REMOTE);
+	mh = reg(pair, huge, len, REMOTE | ODP | IBV_ACCESS_HUGETLB);
+	CHECK(ma && mh);
+	fill(a, len, 1);
+	CHECK_EQ(put(pair, ma, a + 808, mh, huge + 808, len - 808), IBV_WC_SUCCESS);
+	CHECK(!memcmp(a + 808, huge + 808, len - 808) && !huge[0]);
+	CHECK_EQ(madvise(huge + 2 * MB, 2 * MB, MADV_DONTNEED), 0);
+	CHECK_EQ(get(pair, ma, a, mh, huge, len), IBV_WC_SUCCESS);
+	CHECK(!memcmp(a, huge, 2 * MB));
+	CHECK(!a[2 * MB] && !memcmp(a + 2 * MB, a + 2 * MB + 1, 2 * MB - 1));
+	munmap(huge, 2 * MB);
+	CHECK_EQ(put(pair, ma, a, mh, huge, 8), IBV_WC_REM_ACCESS_ERR);
+	pair_reset(pair);
+	CHECK_EQ(put(pair, ma, a, mh, huge + 2 * MB, 2 * MB), IBV_WC_SUCCESS);
+	ibv_dereg_mr(ma);
+	ibv_dereg_mr(mh);
+	munmap(huge + 2 * MB, 2 * MB);
+	munmap(a, len);
+}
+
+/* Of another process, which has let this one have the region, and ends. */
+static void of_the_dead(struct pair *pair)
+{
+	struct ibv_mr *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+				     0);
+	char *a = map(MB);
+	struct ibv_mr *ma = reg(pair, a, MB, LOCAL | ODP), theirs;
+	int go[2], byte, status;
+	pid_t pid;
+
+	CHECK(ma && !pipe(go));
+	pid = fork();
+	if (!pid) {
+		/* The file of the device is the parent's, the memory is not. */
+		char *b = map(MB);
+		struct ibv_mr *mr = reg(pair, b, MB, REMOTE | ODP);
+
+		if (!mr)
+			_exit(1);
+		shared->addr = mr->addr;
+		shared->handle = mr->handle;
+		shared->lkey = mr->lkey;
+		shared->pd = mr->pd;
+		__atomic_store_n(&shared->rkey, mr->rkey, __ATOMIC_RELEASE);
+		_exit(read(go[0], &byte, 1) != 1 || !is_filled(b, MB / 2, 12));
+	}
+	CHECK(pid > 0);
+	for (int i = 0; i < 500 && !__atomic_load_n(&shared->rkey, __ATOMIC_ACQUIRE); i++)
+		usleep(10000);
+	theirs = *shared;
+	CHECK(theirs.rkey);
+	fill(a, MB, 12);
+	CHECK_EQ(put(pair, ma, a, &theirs, theirs.addr, MB / 2), IBV_WC_SUCCESS);
+	CHECK(write(go[1], "", 1) == 1);
+	waitpid(pid, &status, 0);
+	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	CHECK_EQ(put(pair, ma, a, &theirs, theirs.addr, 8), IBV_WC_REM_ACCESS_ERR);
+	pair_reset(pair);
+	CHECK_EQ(put(pair, ma, a, &theirs, (char *)theirs.addr + MB / 2, 8), IBV_WC_REM_ACCESS_ERR);
+	pair_reset(pair);
+	CHECK_EQ(advise_one(&theirs, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH,
+			    theirs.addr, PAGE), EFAULT);
+	CHECK_EQ(dereg_raw(pair->context, theirs.handle), 0);
+	ibv_dereg_mr(ma);
+	close(go[0]);
+	close(go[1]);
+	munmap(shared, PAGE);
+	munmap(a, MB);
+}
+
+/* A window is as good as the region that it is bound to. */
+static void memory_window(struct pair *pair)
+{
+	char *a = map(MB), *b = map(MB);
+	struct ibv_mr *ma = reg(pair, a, MB, LOCAL | ODP);
+	struct ibv_mr *mb = reg(pair, b, MB, LOCAL | IBV_ACCESS_MW_BIND | ODP);
+	struct ibv_mw *mw = ibv_alloc_mw(pair->pd, IBV_MW_TYPE_2);
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED };
+
+	CHECK(ma && mb && mw);
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){ mb, (uintptr_t)b + MB / 2, MB / 2,
+							  IBV_ACCESS_REMOTE_WRITE };
+	CHECK_EQ(ibv_post_send(pair->far, &wr, &bad), 0);
+	CHECK_EQ(wait_far(pair), IBV_WC_SUCCESS);
+	fill(a, MB / 2, 13);
+	CHECK_EQ(rdma(pair, IBV_WR_RDMA_WRITE, ma->lkey, a, wr.bind_mw.rkey, (uintptr_t)b + MB / 2,
+		      MB / 2), IBV_WC_SUCCESS);
+	CHECK(is_filled(b + MB / 2, MB / 2, 13));
+	CHECK_EQ(madvise(b, MB, MADV_DONTNEED), 0);
+	CHECK_EQ(rdma(pair, IBV_WR_RDMA_WRITE, ma->lkey, a, wr.bind_mw.rkey, (uintptr_t)b + MB / 2,
+		      MB / 2), IBV_WC_SUCCESS);
+	CHECK(is_filled(b + MB / 2, MB / 2, 13));
+	munmap(b + MB / 2, PAGE);
+	CHECK_EQ(rdma(pair, IBV_WR_RDMA_WRITE, ma->lkey, a, wr.bind_mw.rkey, (uintptr_t)b + MB / 2, 8),
+		 IBV_WC_REM_ACCESS_ERR);
+	ibv_dealloc_mw(mw);
+	ibv_dereg_mr(ma);
+	ibv_dereg_mr(mb);
+	munmap(a, MB);
+	munmap(b, MB);
+}
+
 static void of_files(struct pair *pair)
 {
 	int fd = memfd_create("odp", 0);
@@ -470,6 +636,10 @@ void paging_tests(void)
 	run_test("a hole gives an access error", holes);
 	run_test("ranges outside of the address space are refused", refused);
 	run_test("memory that the kernel must not see gives an access error", secret_memory);
+	run_test("a device's registers are not to be paged", device_mappings);
+	run_test("pages of hugetlbfs", hugetlbfs);
+	run_test("memory of a process that has ended gives access errors", of_the_dead);
+	run_test("a memory window over paged memory", memory_window);
 	run_test("atomic operations on words that are not there yet", atomics);
 	run_test("unreliable connections take faults, too", unreliable);
 	run_test("datagrams take faults, too", datagrams);

@@ -328,7 +328,7 @@ int reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t len, uint64_t iova, 
 	return ret;
 }
 
-/* In the kernel's headers since 6.19; those of distributions may be older. */
+/* As in <rdma/ib_user_ioctl_cmds.h> of the kernel; that of distributions may be older. */
 enum {
 	METHOD_REG_MR = 5,
 	REG_MR_HANDLE = 0,
