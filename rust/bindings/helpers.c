@@ -290,7 +290,7 @@ void mrx_stats_cancel(struct sk_buff *msg, struct nlattr *table)
 
 struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name)
 {
-	return alloc_workqueue("%s", WQ_UNBOUND, 0, name);
+	return alloc_workqueue("%s", WQ_UNBOUND, WQ_UNBOUND_MAX_ACTIVE, name);
 }
 
 void mrx_local_bh_disable(void)
@@ -303,9 +303,9 @@ void mrx_local_bh_enable(void)
 	local_bh_enable();
 }
 
-bool mrx_mod_delayed_work(struct delayed_work *work)
+bool mrx_mod_delayed_work(struct workqueue_struct *queue, struct delayed_work *work)
 {
-	return mod_delayed_work(system_dfl_wq, work, 0);
+	return mod_delayed_work(queue, work, 0);
 }
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id)

@@ -64,7 +64,7 @@ bool mrx_fatal_signal_pending(void);
 void mrx_cond_resched(void);
 void mrx_local_bh_disable(void);
 void mrx_local_bh_enable(void);
-bool mrx_mod_delayed_work(struct delayed_work *work);
+bool mrx_mod_delayed_work(struct workqueue_struct *queue, struct delayed_work *work);
 
 bool mrx_notifier_may_wait(const struct mmu_notifier_range *range);
 void mrx_interval_set_seq(struct mmu_interval_notifier *notifier, unsigned long seq);

@@ -4,8 +4,13 @@
 
 use super::{
     super::task,
+    fault::Effort,
     paged::Paged,
-    queue, //
+    queue::{
+        PagingQueue,
+        PATIENT,
+        PROMPT, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -75,28 +80,39 @@ impl Absent {
     /// Nothing may be held.
     ///
     /// A process takes its faults itself. If a program decides how long they last (userfaultfd,
-    /// FUSE), or if the caller cannot be killed because it is a work queue, somebody else takes the fault,
-    /// so that the caller stays free to give up: its queue pair may have to go away first, for that
-    /// program to end.
+    /// FUSE), or if the caller cannot be killed because it is a work queue, somebody else takes the
+    /// fault, so that the caller stays free to give up: its queue pair may have to go away first,
+    /// for that program to end.
     pub fn find(self, go_on: &mut dyn FnMut() -> bool) -> Result<(), FaultError> {
         let addr = self.paged.addr(self.offset).ok_or(EFAULT)?;
-        if !task::is_kernel_thread() && !self.paged.is_up_to_a_program(addr, self.len)? {
-            return Ok(self.paged.find_now(addr, self.len, self.write)?);
-        }
         let (paged, len, write) = (self.paged, self.len, self.write);
-        find_elsewhere(move || paged.find_now(addr, len, write).map(|()| 0), go_on).map(drop)
+        if !task::is_kernel_thread() {
+            if !paged.is_up_to_a_program(addr, len)? {
+                return Ok(paged.find_now(addr, len, write, Effort::Fault).map(drop)?);
+            }
+        } else {
+            let paged = paged.clone();
+            let find = move || paged.find_now(addr, len, write, Effort::NoProgram);
+            match find_elsewhere(&PROMPT, find, go_on) {
+                Err(EBUSY) => {}
+                found => return Ok(found.map(drop)?),
+            }
+        }
+        let find = move || paged.find_now(addr, len, write, Effort::Fault);
+        Ok(find_elsewhere(&PATIENT, find, go_on).map(drop)?)
     }
 }
 
-/// Lets the work queue `find` pages, and says how many there were. Gives up when `go_on` says no,
-/// while `find` may be waiting for as long as user space likes.
+/// Lets a work queue `find` pages, and says how many there were. `EINTR` if `go_on` says no, while
+/// `find` may be waiting for as long as user space likes; the errors of `find`.
 pub(super) fn find_elsewhere(
+    queue: &PagingQueue,
     find: impl FnOnce() -> Result<usize> + Send + 'static,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<usize, FaultError> {
-    let fault = Arc::new(Elsewhere(Atomic::new(NOT_OVER)), GFP_KERNEL).map_err(Error::from)?;
+) -> Result<usize> {
+    let fault = Arc::new(Elsewhere(Atomic::new(NOT_OVER)), GFP_KERNEL)?;
     let theirs = fault.clone();
-    queue::spawn(move || {
+    queue.spawn(move || {
         let end = match find() {
             Ok(found) => found as isize,
             Err(e) => e.to_errno() as isize,
@@ -108,10 +124,10 @@ pub(super) fn find_elsewhere(
         match fault.0.load(Acquire) {
             NOT_OVER => {}
             found @ 0.. => return Ok(found as usize),
-            errno => return Err(Error::from_errno(errno as c_int).into()),
+            errno => return Err(Error::from_errno(errno as c_int)),
         }
         if !go_on() {
-            return Err(FaultError::Stopped);
+            return Err(EINTR);
         }
         fsleep(Delta::from_micros(pause));
         pause = (pause * 2).min(LAST_PAUSE_MICROS);

@@ -27,7 +27,7 @@ use super::{
         Manner,
         Prefetch, //
     },
-    queue, //
+    queue::PROMPT, //
 };
 use crate::bindings;
 use core::ops::Range;
@@ -104,7 +104,7 @@ pub fn advise(
             .iter()
             .try_for_each(|window| prefetch(window, what, go_on));
     }
-    queue::spawn(move || {
+    PROMPT.spawn(move || {
         for window in &windows {
             // What could not be done has been counted.
             let _ = prefetch_later(window, what);

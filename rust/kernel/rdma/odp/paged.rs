@@ -10,14 +10,14 @@ use super::{
     },
     absent::{
         find_elsewhere,
-        Absent,
-        FaultError, //
+        Absent, //
     },
     fault::{
         Effort,
         Pages,
         Wanted, //
     },
+    queue::PATIENT,
     span::{
         Resident,
         Span,
@@ -212,8 +212,14 @@ impl Paged {
     }
 
     /// Looks for pages of the `len` bytes from `addr` on that a transfer is about to access, for the
-    /// first of them at least. They may be gone again on return.
-    pub(super) fn find_now(&self, addr: usize, len: usize, write: bool) -> Result {
+    /// first of them at least, and says how many it found. They may be gone again on return.
+    pub(super) fn find_now(
+        &self,
+        addr: usize,
+        len: usize,
+        write: bool,
+        effort: Effort,
+    ) -> Result<usize> {
         let mm = self.users()?;
         let span = self.span(&mm, addr)?;
         let end = page_align(addr.saturating_add(len)).ok_or(EFAULT)?;
@@ -223,20 +229,20 @@ impl Paged {
         let (addr, count) = match absent {
             Some(absent) if absent.0 <= addr => absent,
             // The first byte is known by now.
-            _ => return Ok(()),
+            _ => return Ok(0),
         };
         let mut pages = Pages::new(count)?;
         let wanted = Wanted {
             addr,
             count,
             write,
-            effort: Effort::Fault,
+            effort,
         };
         let found = self.find(&mm, &span, &mut pages, wanted, &|| true);
         trace::fault(addr, count, write, &found);
         let found = found.inspect_err(|_| self.forget(&span))?;
         self.stats.faults.add(found);
-        Ok(())
+        Ok(found)
     }
 
     /// Whether a program decides when the page of `addr` comes.
@@ -430,10 +436,10 @@ impl Paged {
             let mut pages = Pages::new(wanted.count)?;
             paged.find(&mm, &span, &mut pages, wanted, &|| true)
         };
-        find_elsewhere(find, &mut || !task::is_dying() && (manner.go_on)()).map_err(|e| match e {
-            FaultError::NotMapped => EFAULT,
-            FaultError::Stopped if task::is_dying() => EINTR,
-            FaultError::Stopped => EIO,
+        let mut go_on = || !task::is_dying() && (manner.go_on)();
+        find_elsewhere(&PATIENT, find, &mut go_on).map_err(|e| match e {
+            EINTR if !task::is_dying() => EIO,
+            e => e,
         })
     }
 }
