@@ -148,7 +148,8 @@ device() {
 }
 
 set_up() {
-	EXPORTER=$BUILT/module/selftests/odp/exporter/mrx_test_exporter.ko
+	# beside the module, and for the same kernel
+	EXPORTER=${MRX_KO%/*}/selftests/odp/exporter/mrx_test_exporter.ko
 	# What is swapped out goes here; without it the tests of it skip.
 	modprobe -q zram num_devices=1 || true
 	if echo 128M >/sys/block/zram0/disksize; then
