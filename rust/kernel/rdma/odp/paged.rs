@@ -64,7 +64,7 @@ pub struct Paged {
     mm: ARef<Mm>,
     /// The addresses of the region's bytes in the process.
     bytes: Range<usize>,
-    /// The spans that were ever used, by their addresses above [`SPAN_SHIFT`].
+    /// The spans that were ever used, by [`Paged::index`].
     #[pin]
     spans: XArray<Arc<Span>>,
     /// Taken by those who add a span. Nothing that a notifier needs is taken inside of it but what
@@ -206,9 +206,16 @@ impl Paged {
         }
     }
 
+    /// The number of the span that `addr`, which is one of the region's addresses, is in. Counted
+    /// from the first, so that the array of a region is as flat as can be.
+    #[inline]
+    fn index(&self, addr: usize) -> usize {
+        (addr >> SPAN_SHIFT).wrapping_sub(self.bytes.start >> SPAN_SHIFT)
+    }
+
     fn known_span(&self, addr: usize) -> Option<Arc<Span>> {
         let spans = self.spans.lock();
-        spans.get(addr >> SPAN_SHIFT).map(Arc::from)
+        spans.get(self.index(addr)).map(Arc::from)
     }
 
     /// Looks for pages of the `len` bytes from `addr` on that a transfer is about to access, for the
@@ -261,8 +268,8 @@ impl Paged {
         if let Some(span) = self.known_span(addr) {
             return Ok(span);
         }
-        let index = addr >> SPAN_SHIFT;
-        let start = index << SPAN_SHIFT;
+        let index = self.index(addr);
+        let start = (addr >> SPAN_SHIFT) << SPAN_SHIFT;
         let end = start.saturating_add(1 << SPAN_SHIFT);
         let first = start.max(self.bytes.start & PAGE_MASK);
         let last = end.min(page_align(self.bytes.end).ok_or(EFAULT)?);
@@ -279,7 +286,7 @@ impl Paged {
         if !span.is_empty() {
             return;
         }
-        let index = span.start() >> SPAN_SHIFT;
+        let index = self.index(span.start());
         let mut spans = self.spans.lock();
         let is_same = spans
             .get(index)
