@@ -25,9 +25,10 @@ use rdma::{
     dmabuf::Importer,
     mr::extension,
     netdev::Notifier,
-    odp::queue::PagingQueue,
+    odp::queue::PagingQueues,
     peer,
-    registration::Registration, //
+    registration::Registration,
+    work::QueueOwner, //
 };
 
 module! {
@@ -49,7 +50,8 @@ struct MrxModule {
     #[pin]
     _registration: Registration<Port>,
     _globals: Globals,
-    _paging: PagingQueue,
+    _queue_pairs: QueueOwner,
+    _paging: PagingQueues,
     _importer: Importer,
     _extensions: extension::Globals,
     _peers: peer::Service,
@@ -60,8 +62,8 @@ impl kernel::InPlaceModule for MrxModule {
         // SAFETY: A module is initialised once, and this is the first thing that it does.
         let (globals, extensions) = unsafe { (Globals::new(), extension::Globals::new()) };
         rdma::copy::calibrate();
-        // SAFETY: As above. The queue is dropped after all devices.
-        let paging = unsafe { PagingQueue::new() };
+        // SAFETY: As above. The queues are dropped after all devices.
+        let (queue_pairs, paging) = unsafe { (QueueOwner::of_queue_pairs(), PagingQueues::new()) };
         // SAFETY: As above. The device is dropped after all regions.
         let importer = unsafe { Importer::new() };
         try_pin_init!(Self {
@@ -70,6 +72,7 @@ impl kernel::InPlaceModule for MrxModule {
             // SAFETY: As above.
             _peers: unsafe { peer::Service::new() },
             _paging: paging?,
+            _queue_pairs: queue_pairs?,
             _globals: globals?,
             _registration <- Registration::new(),
             _watcher <- Notifier::new(),

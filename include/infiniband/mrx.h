@@ -143,6 +143,15 @@ int mrx_query_layout_interleaved(struct ibv_mr *mr, uint32_t num_entries,
 				 struct ibv_mr_layout_interleaved_dimensions *dims);
 
 /*
+ * Give advice about ranges of regions that are paged on demand
+ * (IBV_ACCESS_ON_DEMAND), or of layouts over such. The arguments and the value
+ * are those of ibv_advise_mr(), which works only where the provider library has
+ * an entry for it; librxe of many versions of rdma-core does not.
+ */
+int mrx_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
+		  uint32_t flags, struct ibv_sge *sg_list, uint32_t num_sge);
+
+/*
  * The opcode that activates a staged layout. It is the first of the opcodes
  * which libibverbs leaves to drivers, so ibv_post_send() takes it. The region
  * is named by the lkey of the first SGE; address and length there are ignored.

@@ -102,8 +102,8 @@ unsafe fn finish(mr: *mut ibv_mr, result: io::Result<Keys>) -> c_int {
 ///
 /// If `count` is positive and `entries` is not null, that many can be read for
 /// as long as the caller of this function says.
-unsafe fn array<'a, T>(entries: *const T, count: c_int) -> io::Result<&'a [T]> {
-    match usize::try_from(count) {
+unsafe fn array<'a, T>(entries: *const T, count: impl TryInto<usize>) -> io::Result<&'a [T]> {
+    match count.try_into() {
         Ok(0) => Ok(&[]),
         Ok(_) if entries.is_null() => Err(io::Error::from_raw_os_error(libc::EFAULT)),
         // SAFETY: by this function's contract.
@@ -151,6 +151,28 @@ pub unsafe extern "C" fn ibv_query_mr_layout_caps(
         // SAFETY: by this function's contract.
         unsafe { caps.write(found) }
     }))
+}
+
+/// Gives advice about ranges of regions that are paged on demand. Returns 0 or
+/// an errno value.
+///
+/// # Safety
+///
+/// `pd` is a live protection domain, and `sg_list` has `num_sge` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mrx_advise_mr(
+    pd: *mut ibv_pd,
+    advice: u32,
+    flags: u32,
+    sg_list: *mut ibv_sge,
+    num_sge: u32,
+) -> c_int {
+    // SAFETY: by this function's contract; the two structures are the same.
+    let (command_fd, handle, ranges) = unsafe {
+        let ranges = array(sg_list.cast::<ib_uverbs_sge>().cast_const(), num_sge);
+        ((*(*pd).context).cmd_fd, (*pd).handle, ranges)
+    };
+    answer(ranges.and_then(|list| method::advise(command_fd, handle, advice, flags, list)))
 }
 
 /// Makes `mr` the concatenation of the listed ranges. Returns 0 or an

@@ -46,6 +46,7 @@
 //! # }
 //! ```
 
+mod advise;
 mod bind;
 pub mod ffi;
 mod layout;
@@ -55,6 +56,7 @@ mod region;
 pub mod sys;
 mod uverbs;
 
+pub use advise::{Advice, Advise};
 pub use bind::BindRequest;
 pub use layout::{
     Caps, Dimension, Entry, Layout, LayoutInfo, Range, RawEntry, RawRange, SetLayout,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! The methods of `<rdma/mrx_user_ioctl.h>`, one function each, on file
-//! descriptors and handles. The C and the Rust interface both stand on these.
+//! The methods of `<rdma/mrx_user_ioctl.h>`, and one of the core's, one function
+//! each, on file descriptors and handles. The C and the Rust interface both stand on these.
 
 use std::{ffi::c_int, io};
 
@@ -185,4 +185,21 @@ pub(crate) fn query_interleaved(
 ) -> io::Result<mrx_layout_info> {
     // SAFETY: an interleaved layout is a list of `mrx_interleaved`, plain integers.
     unsafe { query_entries(target, sys::MRX_LAYOUT_INTERLEAVED, entries, dimensions) }
+}
+
+/// `UVERBS_METHOD_ADVISE_MR`: advice about ranges of regions of a domain.
+pub(crate) fn advise(
+    command_fd: c_int,
+    pd_handle: u32,
+    advice: u32,
+    flags: u32,
+    ranges: &[ib_uverbs_sge],
+) -> io::Result<()> {
+    Call::new(UVERBS_OBJECT_MR, sys::UVERBS_METHOD_ADVISE_MR)
+        .handle(sys::UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd_handle)
+        .constant(sys::UVERBS_ATTR_ADVISE_MR_ADVICE, advice.into())
+        .constant(sys::UVERBS_ATTR_ADVISE_MR_FLAGS, flags.into())
+        .list(sys::UVERBS_ATTR_ADVISE_MR_SGE_LIST, ranges)?
+        .run(command_fd)
+        .map(drop)
 }

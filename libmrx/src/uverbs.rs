@@ -89,6 +89,17 @@ impl<'a> Call<'a> {
         )
     }
 
+    /// Entries that the kernel reads; `E2BIG` if they are more than fit into an
+    /// attribute. None of them travels inline, as none is so small.
+    pub(crate) fn list<T>(self, id: u32, entries: &'a [T]) -> io::Result<Self> {
+        const { assert!(size_of::<T>() > INLINE) };
+        if size_of_val(entries) > u16::MAX as usize {
+            return Err(io::Error::from_raw_os_error(libc::E2BIG));
+        }
+        let addr = entries.as_ptr().expose_provenance() as u64;
+        Ok(self.push(id, size_of_val(entries), addr))
+    }
+
     /// Memory that the kernel fills. All bit patterns of `T` must be valid.
     pub(crate) fn output<T>(self, id: u32, value: &'a mut T) -> Self {
         const { assert!(size_of::<T>() <= u16::MAX as usize) };

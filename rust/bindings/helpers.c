@@ -5,6 +5,7 @@
 #include <linux/ioport.h>
 #include <linux/kernfs.h>
 #include <linux/kobject.h>
+#include <linux/magic.h>
 #include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
@@ -240,14 +241,19 @@ int mrx_mmap_read_lock_killable(struct mm_struct *mm)
 	return mmap_read_lock_killable(mm);
 }
 
+static bool is_of_fuse(const struct file *file)
+{
+	return file && file_inode(file)->i_sb->s_magic == FUSE_SUPER_MAGIC;
+}
+
 /* Under mmap_lock. */
-bool mrx_has_userfaultfd(struct mm_struct *mm, unsigned long start, unsigned long end)
+bool mrx_pages_come_from_a_program(struct mm_struct *mm, unsigned long start, unsigned long end)
 {
 	VMA_ITERATOR(vmi, mm, start);
 	struct vm_area_struct *vma;
 
 	for_each_vma_range(vmi, vma, end)
-		if (userfaultfd_armed(vma))
+		if (userfaultfd_armed(vma) || is_of_fuse(vma->vm_file))
 			return true;
 	return false;
 }
@@ -284,7 +290,7 @@ void mrx_stats_cancel(struct sk_buff *msg, struct nlattr *table)
 
 struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name)
 {
-	return alloc_workqueue("%s", WQ_UNBOUND, 0, name);
+	return alloc_workqueue("%s", WQ_UNBOUND, WQ_UNBOUND_MAX_ACTIVE, name);
 }
 
 void mrx_local_bh_disable(void)
@@ -297,9 +303,9 @@ void mrx_local_bh_enable(void)
 	local_bh_enable();
 }
 
-bool mrx_mod_delayed_work(struct delayed_work *work)
+bool mrx_mod_delayed_work(struct workqueue_struct *queue, struct delayed_work *work)
 {
-	return mod_delayed_work(system_dfl_wq, work, 0);
+	return mod_delayed_work(queue, work, 0);
 }
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id)

@@ -64,13 +64,16 @@ bool mrx_fatal_signal_pending(void);
 void mrx_cond_resched(void);
 void mrx_local_bh_disable(void);
 void mrx_local_bh_enable(void);
-bool mrx_mod_delayed_work(struct delayed_work *work);
+bool mrx_mod_delayed_work(struct workqueue_struct *queue, struct delayed_work *work);
 
 bool mrx_notifier_may_wait(const struct mmu_notifier_range *range);
 void mrx_interval_set_seq(struct mmu_interval_notifier *notifier, unsigned long seq);
 bool mrx_interval_read_retry(struct mmu_interval_notifier *notifier, unsigned long seq);
 int mrx_mmap_read_lock_killable(struct mm_struct *mm);
-bool mrx_has_userfaultfd(struct mm_struct *mm, unsigned long start, unsigned long end);
+bool mrx_pages_come_from_a_program(struct mm_struct *mm, unsigned long start, unsigned long end);
+void mrx_trace_page_fault(unsigned long addr, unsigned long pages, bool write, long result);
+void mrx_trace_page_prefetch(unsigned long addr, unsigned long pages, bool write, long result);
+void mrx_trace_page_invalidate(unsigned long start, unsigned long end, unsigned long given_up);
 void *mrx_page_address(const struct page *page);
 void mrx_put_page(struct page *page);
 

@@ -422,8 +422,14 @@ impl Driver for Port {
         region.deregister()
     }
 
-    fn advise_mr(pd: &Arc<Domain>, advice: u32, flags: u32, list: &[Sge]) -> Result {
-        advise::advise(pd, advice, flags, list)
+    fn advise_mr(
+        self: &Arc<Self>,
+        pd: &Arc<Domain>,
+        advice: u32,
+        flags: u32,
+        list: &[Sge],
+    ) -> Result {
+        advise::advise(pd, advice, flags, list, &|| !self.is_leaving())
     }
 
     fn count_mr(region: &Arc<Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result {
@@ -463,8 +469,7 @@ fn pin(device: DeviceRef<'_>, start: u64, length: u64, iova: u64, access: u32) -
     }
     if Access::from_bits(access).includes(Access::ON_DEMAND) {
         iova.checked_add(length - 1).ok_or(EINVAL)?;
-        let writes = Access::from_bits(access).writes();
-        return Ok(Memory::Paged(OnDemand::new(start, length, writes)?));
+        return Ok(Memory::Paged(OnDemand::new(start, length)?));
     }
     let addr = usize::try_from(start).map_err(|_| EFAULT)?;
     let len = usize::try_from(length).map_err(|_| EINVAL)?;

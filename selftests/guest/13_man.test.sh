@@ -97,6 +97,10 @@ test_the_page_of_mrx_prepare_bind_mr_is_sound_and_its_program_prints_what_it_say
 	page mrx_prepare_bind_mr.3
 }
 
+test_the_page_of_mrx_advise_mr_is_sound_and_its_program_prints_what_it_says() {
+	page mrx_advise_mr.3
+}
+
 test_the_overview_is_sound_and_its_program_prints_what_it_says() {
 	page mrx.7
 }

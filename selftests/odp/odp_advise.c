@@ -3,15 +3,19 @@
 #include "odp_test.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define READ IBV_ADVISE_MR_ADVICE_PREFETCH
 #define WRITE IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
-#define NO_FAULT 2 /* IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT */
+#define NO_FAULT IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
 #define FLUSH IBV_ADVISE_MR_FLAG_FLUSH
 #define LEN (4 * MB)
+/* As many ranges as an attribute of an ioctl can hold. */
+#define FULL 4095
 
 static size_t resident(char *addr, size_t len)
 {
@@ -34,9 +38,12 @@ static void errors(struct pair *pair)
 	struct ibv_mr *implicit = reg(pair, NULL, SIZE_MAX, REMOTE | ODP);
 	struct pair *other = pair_new();
 	struct ibv_sge sge = { .addr = (uintptr_t)a, .length = PAGE };
+	struct ibv_sge full[FULL + 1];
 
 	CHECK(mr && pinned && readable && implicit);
 	sge.lkey = mr->lkey;
+	for (int i = 0; i <= FULL; i++)
+		full[i] = sge;
 	for (uint32_t flags = 0; flags <= FLUSH; flags += FLUSH) {
 		CHECK_EQ(advise(pair->pd, 3, flags, &sge, 1), EOPNOTSUPP);
 		CHECK_EQ(advise(pair->pd, 77, flags, &sge, 1), EOPNOTSUPP);
@@ -66,6 +73,16 @@ static void errors(struct pair *pair)
 	CHECK_EQ(advise_one(mr, READ, 0, a, LEN), 0);
 	CHECK_EQ(advise_one(mr, WRITE, 0, a, PAGE), 0);
 	CHECK(counter_reaches("page_prefetch_failed", 2));
+	/* Lists that are none. */
+	CHECK_EQ(advise(pair->pd, READ, FLUSH, &sge, 0), EINVAL);
+	CHECK_EQ(advise(pair->pd, READ, 0, NULL, 0), EINVAL);
+	CHECK_EQ(advise(pair->pd, READ, FLUSH, NULL, 1), EFAULT);
+	CHECK_EQ(advise(pair->pd, READ, FLUSH, (struct ibv_sge *)PAGE, 1), EFAULT);
+	CHECK_EQ(advise_bytes(pair->pd, &sge, 0), EINVAL);
+	CHECK_EQ(advise_bytes(pair->pd, &sge, sizeof(sge) - 1), EINVAL);
+	CHECK_EQ(advise_bytes(pair->pd, &sge, sizeof(sge)), 0);
+	CHECK_EQ(advise(pair->pd, READ, FLUSH, full, FULL), 0);
+	CHECK_EQ(advise(pair->pd, READ, FLUSH, full, FULL + 1), E2BIG);
 	pair_free(other);
 	ibv_dereg_mr(mr);
 	ibv_dereg_mr(pinned);
@@ -74,15 +91,31 @@ static void errors(struct pair *pair)
 	munmap(a, LEN);
 }
 
+/* KiB of this process that are pinned. */
+static long pinned_memory(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[256];
+	long kib = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmPin: %ld", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib;
+}
+
 static void no_further_fault(struct pair *pair)
 {
 	char *a = map(LEN), *b = map(LEN);
 	struct ibv_mr *ma, *mb;
-	long faults;
+	long faults, pinned = pinned_memory();
 
 	ma = reg(pair, a, LEN, REMOTE);
 	mb = reg(pair, b, LEN, REMOTE | ODP);
 	CHECK(ma && mb);
+	CHECK(pinned >= 0);
 	CHECK_EQ(put(pair, ma, a, mb, b, MB), IBV_WC_SUCCESS);
 	CHECK_EQ(counter("page_faults"), MB / PAGE);
 	CHECK_EQ(advise_one(mb, WRITE, FLUSH, b + MB, LEN - MB), 0);
@@ -91,6 +124,7 @@ static void no_further_fault(struct pair *pair)
 	CHECK_EQ(put(pair, ma, a, mb, b, LEN), IBV_WC_SUCCESS);
 	CHECK_EQ(counter("page_faults"), faults);
 	/* Nothing is pinned: the pages can be taken away, and then it takes a fault again. */
+	CHECK_EQ(pinned_memory(), pinned + (long)(LEN >> 10));
 	CHECK_EQ(madvise(b, LEN, MADV_DONTNEED), 0);
 	CHECK_EQ(put(pair, ma, a, mb, b, LEN), IBV_WC_SUCCESS);
 	CHECK_EQ(counter("page_faults"), faults + LEN / PAGE);
@@ -172,6 +206,131 @@ static void later(struct pair *pair)
 	}
 }
 
+/* Once a region has ended, no page is looked for any more because of an advice about it. */
+static void ends_with_region(struct pair *pair)
+{
+	enum { AREA = 64 * MB, ROUNDS = 40, QUEUED = 8 };
+	static unsigned char there[2][AREA / PAGE];
+	size_t begun = 0;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		char *a = map(AREA);
+		struct ibv_mr *mr = reg(pair, a, AREA, REMOTE | ODP), *holder = NULL;
+
+		CHECK(mr);
+		madvise(a, AREA, MADV_NOHUGEPAGE);
+		for (int n = 0; n < QUEUED; n++)
+			CHECK_EQ(advise_one(mr, n % 2 ? READ : WRITE, 0, a, AREA), 0);
+		if (i % 2) {
+			/* About a layout over it, which goes first. */
+			struct ib_uverbs_sge all = { (uintptr_t)a, AREA, mr->lkey };
+			struct layout_list list = { (uintptr_t)&all, 1, sizeof(all) };
+
+			holder = ibv_reg_mr(pair->pd, NULL, 0, REMOTE | IBV_ACCESS_ZERO_BASED);
+			CHECK(holder);
+			CHECK_EQ(set_layout(holder, &list, NULL), 0);
+			CHECK_EQ(advise_one(holder, WRITE, 0, 0, AREA), 0);
+		}
+		usleep(i % 8 * 1000);
+		CHECK(!holder || !ibv_dereg_mr(holder));
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		CHECK_EQ(mincore(a, AREA, there[0]), 0);
+		usleep(20000);
+		CHECK_EQ(mincore(a, AREA, there[1]), 0);
+		CHECK(!memcmp(there[0], there[1], AREA / PAGE));
+		for (size_t page = 0; page < AREA / PAGE; page++)
+			begun += there[1][page] & 1;
+		munmap(a, AREA);
+	}
+	printf("# %zu of %zu pages were found before their region ended\n", begun,
+	       (size_t)ROUNDS * AREA / PAGE);
+	CHECK(begun > 0);
+	/* Else the advice was taken before its region could end. */
+	CHECK(begun < (size_t)ROUNDS * AREA / PAGE);
+}
+
+/* Advice for what pages come from a program waits for it only if somebody waits for the advice. */
+static void up_to_a_program(struct pair *pair)
+{
+	char *a = map(LEN);
+	struct ibv_mr *mr = reg(pair, a, LEN, REMOTE | ODP);
+	long failed = counter("page_prefetch_failed");
+	int fd = userfault(a + MB, PAGE);
+	pthread_t thread;
+
+	if (fd < 0) {
+		skip("no userfaultfd");
+		return;
+	}
+	CHECK(mr);
+	madvise(a, LEN, MADV_NOHUGEPAGE);
+	CHECK_EQ(advise_one(mr, WRITE, 0, a, LEN), 0);
+	CHECK(counter_reaches("page_prefetch_failed", failed + 1));
+	CHECK_EQ(advise_one(mr, NO_FAULT, FLUSH, a, LEN), 0);
+	pthread_create(&thread, NULL, userfault_server, &fd);
+	CHECK_EQ(advise_one(mr, WRITE, FLUSH, a, LEN), 0);
+	CHECK_EQ(resident(a, LEN), LEN / PAGE);
+	ibv_dereg_mr(mr);
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+	close(fd);
+	munmap(a, LEN);
+}
+
+int queues(void)
+{
+	enum { REGIONS = 4, ADVICES = 200 };
+	struct pair *pair = pair_new();
+
+	for (int i = 0; i < REGIONS; i++) {
+		char *a = map(64 * MB);
+		struct ibv_mr *mr = reg(pair, a, 64 * MB, REMOTE | ODP);
+
+		madvise(a, 64 * MB, MADV_NOHUGEPAGE);
+		for (int n = 0; n < ADVICES; n++)
+			if (!mr || advise_one(mr, WRITE, 0, a, 64 * MB))
+				return 3;
+	}
+	ready();
+	return 0;
+}
+
+int advised_stuck(void)
+{
+	struct pair *pair = pair_new();
+	char *a = map(PAGE);
+	struct ibv_mr *mr = reg(pair, a, PAGE, REMOTE | ODP);
+
+	if (!mr || userfault(a, PAGE) < 0)
+		return 3;
+	printf("an advice waits for a page\n");
+	return advise_one(mr, WRITE, FLUSH, a, PAGE) != EIO;
+}
+
+int counts(void)
+{
+	struct pair *pair = pair_new();
+	char *a = map(LEN), *b = map(LEN);
+	struct ibv_mr *one = reg(pair, a, LEN, REMOTE | ODP), *two = reg(pair, b, LEN, REMOTE | ODP);
+	struct ibv_mr *pinned = reg(pair, a, PAGE, REMOTE);
+
+	madvise(a, LEN, MADV_NOHUGEPAGE);
+	madvise(b, LEN, MADV_NOHUGEPAGE);
+	/* Before there are pages: where a mapping is split, what is around is given up as well. */
+	munmap(a + 64 * PAGE, PAGE);
+	/* 6 pages that transfers look for, 7 of an advice, 2 failures, 3 pages given up. */
+	if (!one || !two || !pinned || put(pair, pinned, a, one, a + PAGE, 10) ||
+	    put(pair, pinned, a, one, a + 2 * PAGE - 5, 10) ||
+	    get(pair, one, a + 4 * PAGE, one, a + 6 * PAGE, PAGE + 1) ||
+	    advise_one(one, WRITE, FLUSH, a + 32 * PAGE, 7 * PAGE) ||
+	    advise_one(one, WRITE, 0, a + 64 * PAGE, 1) || advise_one(one, WRITE, 0, a - 1, 1) ||
+	    madvise(a + 33 * PAGE, 3 * PAGE, MADV_DONTNEED) ||
+	    advise_one(two, READ, FLUSH, b, 1) || put(pair, pinned, a, two, b + MB, 1))
+		return 3;
+	ready();
+	return 0;
+}
+
 static void many(struct pair *pair)
 {
 	enum { REGIONS = 50, SGES = 1000 };
@@ -210,5 +369,7 @@ void advise_tests(void)
 	run_test("write prefetch breaks copy-on-write, read prefetch does not", breaks_cow);
 	run_test("NO_FAULT maps what is present only", only_present);
 	run_test("advice is taken later, and dies with its region", later);
+	run_test("deregistration ends what is queued for a region", ends_with_region);
+	run_test("advice waits for a userfaultfd only when flushed", up_to_a_program);
 	run_test("1000 ranges of 50 regions", many);
 }

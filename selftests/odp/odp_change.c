@@ -277,8 +277,7 @@ static void huge_pages(struct pair *pair)
 	munmap(src, LEN);
 }
 
-/* A region whose pages come when a program lets them. */
-static int userfault(char *addr, size_t len)
+int userfault(char *addr, size_t len)
 {
 	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
 	struct uffdio_api api = { .api = UFFD_API };
@@ -294,7 +293,7 @@ static int userfault(char *addr, size_t len)
 
 static char page_of_sevens[PAGE];
 
-static void *resolve(void *arg)
+void *userfault_server(void *arg)
 {
 	int fd = *(int *)arg;
 	struct uffd_msg msg;
@@ -326,7 +325,7 @@ static void userfault_resolved(struct pair *pair)
 	}
 	memset(page_of_sevens, 7, PAGE);
 	CHECK(from && to);
-	pthread_create(&thread, NULL, resolve, &fd);
+	pthread_create(&thread, NULL, userfault_server, &fd);
 	CHECK_EQ(put(pair, from, src, to, dst, 8 * PAGE), IBV_WC_SUCCESS);
 	for (int i = 0; i < 8; i++)
 		CHECK(!memcmp(dst + i * PAGE, page_of_sevens, PAGE));
@@ -450,7 +449,7 @@ static bool dies(int (*fn)(void))
 	if (waitpid(pid, &status, WNOHANG))
 		return false;
 	kill(pid, SIGKILL);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 1000; i++) {
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return WIFSIGNALED(status);
 		usleep(20000);

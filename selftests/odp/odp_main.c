@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Tests of on-demand paging; prints KTAP. Names as arguments choose groups. */
+/*
+ * Tests of on-demand paging; prints KTAP.
+ *
+ *   odp [--filter GLOB]   GLOB is matched against "60_odp NAME OF THE TEST"
+ *   odp GROUP...          these groups only
+ *   odp stuck|advised|queues|counts|held   one part of a test that the suite does the rest of
+ */
 #include "odp_test.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +16,7 @@
 
 struct ibv_context *context;
 
+static const char *filter;
 static int number, failures;
 static bool failed;
 static const char *skipped;
@@ -30,8 +38,13 @@ void skip(const char *why)
 
 void run_test(const char *name, test_fn fn)
 {
-	struct pair *pair = pair_new();
+	struct pair *pair;
+	char title[256];
 
+	snprintf(title, sizeof(title), "60_odp %s", name);
+	if (filter && fnmatch(filter, title, 0))
+		return;
+	pair = pair_new();
 	failed = false;
 	skipped = NULL;
 	fn(pair);
@@ -94,7 +107,7 @@ long counter(const char *name)
 
 bool counter_reaches(const char *name, long value)
 {
-	for (int i = 0; i < 50; i++) {
+	for (int i = 0; i < 500; i++) {
 		if (counter(name) >= value)
 			return true;
 		usleep(20000);
@@ -103,13 +116,30 @@ bool counter_reaches(const char *name, long value)
 	return false;
 }
 
+void ready(void)
+{
+	char byte;
+
+	printf("ready\n");
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+}
+
+/* What runs alone, until it is told to end or killed. */
+static const struct {
+	const char *name;
+	int (*run)(void);
+} parts[] = { { "stuck", stuck }, { "advised", advised_stuck }, { "queues", queues }, { "counts", counts }, { "held", held } };
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } groups[] = {
-	{ "paging", paging_tests }, { "change", change_tests }, { "advise", advise_tests },
-	{ "layout", layout_tests }, { "dmabuf", dmabuf_tests }, { "stress", stress_tests },
+	{ "paging", paging_tests }, { "change", change_tests }, { "fuse", fuse_tests },
+	{ "model", model_tests },   { "advise", advise_tests }, { "layout", layout_tests },
+	{ "rereg", rereg_tests },   { "dmabuf", dmabuf_tests }, { "stress", stress_tests },
 };
+#define GROUPS (sizeof(groups) / sizeof(groups[0]))
 
 struct ibv_context *open_device(void)
 {
@@ -125,15 +155,18 @@ int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	context = open_device();
-	if (context && argc > 1 && !strcmp(argv[1], "stuck"))
-		return stuck();
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (argc == 2 && !strcmp(argv[1], parts[i].name))
+			return context ? parts[i].run() : 1;
 	printf("KTAP version 1\n");
 	if (!context) {
 		printf("Bail out! there is no rxe_mrx0\n");
 		return 1;
 	}
-	for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++) {
-		bool wanted = argc < 2;
+	if (argc == 3 && !strcmp(argv[1], "--filter"))
+		filter = argv[2];
+	for (size_t g = 0; g < GROUPS; g++) {
+		bool wanted = argc < 2 || filter;
 
 		for (int i = 1; i < argc; i++)
 			wanted |= !strcmp(argv[i], groups[g].name);

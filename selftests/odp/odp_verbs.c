@@ -3,7 +3,9 @@
 #include "odp_test.h"
 
 #include <errno.h>
+#include <infiniband/mrx.h>
 #include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
 #include <rdma/mrx_user_ioctl.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdlib.h>
@@ -32,18 +34,22 @@ static int gid_index(union ibv_gid *gid)
 
 static int connect_qp(struct ibv_qp *qp, uint32_t dest, uint32_t psn, uint32_t dest_psn)
 {
+	bool rc = qp->qp_type == IBV_QPT_RC, ud = qp->qp_type == IBV_QPT_UD;
 	union ibv_gid gid;
 	int index = gid_index(&gid);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags = REMOTE | IBV_ACCESS_REMOTE_ATOMIC,
+		.qkey = QKEY,
+		.qp_access_flags = REMOTE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL,
 	};
+	int mask = IBV_QP_STATE;
 
 	if (index < 0)
 		return -1;
 	if (ibv_modify_qp(qp, &attr,
-			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				  (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)))
 		return -1;
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
@@ -54,9 +60,11 @@ static int connect_qp(struct ibv_qp *qp, uint32_t dest, uint32_t psn, uint32_t d
 		.min_rnr_timer = 12,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = index, .hop_limit = 1 } },
 	};
-	if (ibv_modify_qp(qp, &attr,
-			  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+	if (!ud)
+		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (rc)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (ibv_modify_qp(qp, &attr, mask))
 		return -1;
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
@@ -66,21 +74,28 @@ static int connect_qp(struct ibv_qp *qp, uint32_t dest, uint32_t psn, uint32_t d
 		.rnr_retry = 7,
 		.max_rd_atomic = 1,
 	};
-	return ibv_modify_qp(qp, &attr,
-			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (rc)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	return ibv_modify_qp(qp, &attr, mask);
 }
 
 static struct ibv_qp *make_qp(struct pair *pair, struct ibv_cq *cq)
 {
-	struct ibv_qp_init_attr init = {
+	struct ibv_qp_init_attr_ex init = {
 		.send_cq = cq,
 		.recv_cq = cq,
+		.srq = pair->srq,
 		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 4, .max_recv_sge = 4 },
-		.qp_type = IBV_QPT_RC,
+		.qp_type = pair->type,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = pair->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
 	};
 
-	return ibv_create_qp(pair->pd, &init);
+	if (pair->type == IBV_QPT_RC)
+		init.send_ops_flags |= IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
+	return ibv_create_qp_ex(pair->context, &init);
 }
 
 static int connect_pair(struct pair *pair)
@@ -93,19 +108,29 @@ static int connect_pair(struct pair *pair)
 	       connect_qp(pair->far, pair->near->qp_num, FAR_PSN, NEAR_PSN);
 }
 
-struct pair *pair_new(void)
+struct pair *pair_of(enum ibv_qp_type type, bool shares_receives)
 {
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 16, .max_sge = 4 } };
 	struct pair *pair = calloc(1, sizeof(*pair));
 
+	pair->type = type;
 	pair->context = context;
 	pair->pd = ibv_alloc_pd(context);
 	pair->near_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
 	pair->far_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
-	if (!pair->pd || !pair->near_cq || !pair->far_cq || connect_pair(pair)) {
+	if (pair->pd && shares_receives)
+		pair->srq = ibv_create_srq(pair->pd, &attr);
+	if (!pair->pd || !pair->near_cq || !pair->far_cq || (shares_receives && !pair->srq) ||
+	    connect_pair(pair)) {
 		perror("# no pair of queue pairs");
 		exit(1);
 	}
 	return pair;
+}
+
+struct pair *pair_new(void)
+{
+	return pair_of(IBV_QPT_RC, false);
 }
 
 void pair_reset(struct pair *pair)
@@ -143,6 +168,8 @@ void pair_free(struct pair *pair)
 {
 	ibv_destroy_qp(pair->near);
 	ibv_destroy_qp(pair->far);
+	if (pair->srq)
+		ibv_destroy_srq(pair->srq);
 	ibv_destroy_cq(pair->near_cq);
 	ibv_destroy_cq(pair->far_cq);
 	/* Regions that a failed test left behind keep the domain; they end with the process. */
@@ -154,7 +181,8 @@ static int wait_cq(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 
-	for (int i = 0; i < 200000; i++) {
+	/* Long enough for a slow machine; nobody waits so long if all goes well. */
+	for (int i = 0; i < 1000000; i++) {
 		int n = ibv_poll_cq(cq, 1, &wc);
 
 		if (n > 0)
@@ -170,6 +198,27 @@ static int wait_cq(struct ibv_cq *cq)
 int wait_near(struct pair *pair)
 {
 	return wait_cq(pair->near_cq);
+}
+
+int wait_far(struct pair *pair)
+{
+	return wait_cq(pair->far_cq);
+}
+
+int post_recv(struct pair *pair, struct ibv_sge *to)
+{
+	struct ibv_recv_wr *bad, wr = { .sg_list = to, .num_sge = 1 };
+
+	return pair->srq ? ibv_post_srq_recv(pair->srq, &wr, &bad) :
+			   ibv_post_recv(pair->far, &wr, &bad);
+}
+
+struct ibv_ah *far_address(struct pair *pair)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } };
+
+	attr.grh.sgid_index = gid_index(&attr.grh.dgid);
+	return ibv_create_ah(pair->pd, &attr);
 }
 
 int rdma(struct pair *pair, enum ibv_wr_opcode opcode, uint32_t lkey, const void *addr,
@@ -193,10 +242,9 @@ int send_recv(struct pair *pair, uint32_t from_key, const void *from, uint32_t t
 	      size_t len)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)to, .length = len, .lkey = to_key };
-	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
 	int status;
 
-	if (ibv_post_recv(pair->far, &wr, &bad))
+	if (post_recv(pair, &sge))
 		return -1;
 	status = rdma(pair, IBV_WR_SEND, from_key, from, 0, 0, len);
 	return status ? status : wait_cq(pair->far_cq);
@@ -235,12 +283,21 @@ static int run(struct ibv_context *context, struct call *call, uint16_t object, 
 int advise(struct ibv_pd *pd, uint64_t advice, uint32_t flags, const struct ibv_sge *list,
 	   uint32_t count)
 {
+	int answer = mrx_advise_mr(pd, advice, flags, (struct ibv_sge *)list, count);
+
+	if (answer && answer != errno)
+		printf("# errno is %d, and the answer %d\n", errno, answer);
+	return answer;
+}
+
+int advise_bytes(struct ibv_pd *pd, const void *list, size_t len)
+{
 	struct call call = { 0 };
 
 	add(&call, UVERBS_ATTR_ADVISE_MR_PD_HANDLE, 0, pd->handle);
-	add(&call, UVERBS_ATTR_ADVISE_MR_ADVICE, 8, advice);
-	add(&call, UVERBS_ATTR_ADVISE_MR_FLAGS, 4, flags);
-	add(&call, UVERBS_ATTR_ADVISE_MR_SGE_LIST, count * sizeof(*list), (uintptr_t)list);
+	add(&call, UVERBS_ATTR_ADVISE_MR_ADVICE, 8, IBV_ADVISE_MR_ADVICE_PREFETCH);
+	add(&call, UVERBS_ATTR_ADVISE_MR_FLAGS, 4, IBV_ADVISE_MR_FLAG_FLUSH);
+	add(&call, UVERBS_ATTR_ADVISE_MR_SGE_LIST, len, (uintptr_t)list);
 	return run(pd->context, &call, UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
 }
 
@@ -269,6 +326,74 @@ int reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t len, uint64_t iova, 
 	ret = run(pd->context, &call, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR);
 	mr->handle = call.attrs[0].data;
 	return ret;
+}
+
+/* As in <rdma/ib_user_ioctl_cmds.h> of the kernel; that of distributions may be older. */
+enum {
+	METHOD_REG_MR = 5,
+	REG_MR_HANDLE = 0,
+	REG_MR_PD_HANDLE,
+	REG_MR_DMA_HANDLE,
+	REG_MR_IOVA,
+	REG_MR_ADDR,
+	REG_MR_LENGTH,
+	REG_MR_ACCESS_FLAGS,
+	REG_MR_FD,
+	REG_MR_FD_OFFSET,
+	REG_MR_RESP_LKEY,
+	REG_MR_RESP_RKEY,
+};
+
+int reg_fd(struct ibv_pd *pd, uint64_t offset, uint64_t len, uint64_t iova, int fd, int access,
+	   struct raw_mr *mr)
+{
+	struct call call = { 0 };
+	int ret;
+
+	add(&call, REG_MR_HANDLE, 0, 0);
+	add(&call, REG_MR_PD_HANDLE, 0, pd->handle);
+	add(&call, REG_MR_IOVA, 8, iova);
+	add(&call, REG_MR_LENGTH, 8, len);
+	add(&call, REG_MR_ACCESS_FLAGS, 4, access);
+	add(&call, REG_MR_FD, 0, fd);
+	add(&call, REG_MR_FD_OFFSET, 8, offset);
+	add(&call, REG_MR_RESP_LKEY, 4, (uintptr_t)&mr->lkey);
+	add(&call, REG_MR_RESP_RKEY, 4, (uintptr_t)&mr->rkey);
+	ret = run(pd->context, &call, UVERBS_OBJECT_MR, METHOD_REG_MR);
+	mr->handle = call.attrs[0].data;
+	return ret;
+}
+
+int rereg_raw(struct ibv_pd *pd, struct raw_mr *mr, int flags, struct ibv_pd *to, void *addr,
+	      size_t len, int access)
+{
+	struct ib_uverbs_rereg_mr_resp answer = { 0 };
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr args;
+	} call = {
+		.hdr = {
+			.command = IB_USER_VERBS_CMD_REREG_MR,
+			.in_words = sizeof(call) / 4,
+			.out_words = sizeof(answer) / 4,
+		},
+		.args = {
+			.response = (uintptr_t)&answer,
+			.mr_handle = mr->handle,
+			.flags = flags,
+			.start = (uintptr_t)addr,
+			.length = len,
+			.hca_va = (uintptr_t)addr,
+			.pd_handle = to ? to->handle : 0,
+			.access_flags = access,
+		},
+	};
+
+	if (write(pd->context->cmd_fd, &call, sizeof(call)) != sizeof(call))
+		return errno;
+	mr->lkey = answer.lkey;
+	mr->rkey = answer.rkey;
+	return 0;
 }
 
 int dereg_raw(struct ibv_context *context, uint32_t handle)

@@ -7,6 +7,7 @@ pub mod bandwidth;
 mod keys;
 mod latency;
 pub mod layouts;
+mod odp;
 mod perftest;
 mod posting;
 mod queues;
@@ -68,6 +69,8 @@ pub enum Group {
     Keys,
     /// the cost of a request among up to 1,000 queue pairs
     Posting,
+    /// memory that is paged on demand: prefetching, transfers, registration
+    Odp,
 }
 
 impl Group {
@@ -84,6 +87,7 @@ impl Group {
             Self::Access => access::run(bench),
             Self::Keys => keys::run(bench),
             Self::Posting => posting::run(bench),
+            Self::Odp => odp::run(bench),
         }
     }
 
@@ -100,6 +104,7 @@ impl Group {
             Self::Access => &[access::TABLE],
             Self::Keys => &[keys::TABLE],
             Self::Posting => &[posting::TABLE],
+            Self::Odp => &[odp::PREFETCH, odp::TRANSFER, odp::REGISTRATION],
         }
     }
 }

@@ -29,6 +29,11 @@ impl Memory {
         Self::map(len, libc::MAP_PRIVATE | libc::MAP_POPULATE)
     }
 
+    /// So many zeroes, whose pages come when they are touched.
+    pub fn untouched(len: usize) -> io::Result<Rc<Self>> {
+        Self::map(len, libc::MAP_PRIVATE)
+    }
+
     /// Zeroes that this process and those it forks see in common.
     pub fn shared(len: usize) -> io::Result<Rc<Self>> {
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE)
@@ -61,6 +66,16 @@ impl Memory {
     /// Where it starts, as a number.
     pub fn address(&self) -> u64 {
         self.start.expose_provenance() as u64
+    }
+
+    /// An advice of `madvise` that loses no byte.
+    pub fn advise(&self, advice: i32) -> io::Result<()> {
+        assert_ne!(advice, libc::MADV_DONTNEED);
+        // SAFETY: the mapping has this length, and its bytes stay as they are.
+        match unsafe { libc::madvise(self.start.cast(), self.len, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// A copy of all bytes.
@@ -100,7 +115,7 @@ pub struct Pattern {
 pub struct Region {
     raw: *mut ibv_mr,
     memory: Option<Rc<Memory>>,
-    _device: Rc<Device>,
+    device: Rc<Device>,
 }
 
 impl Region {
@@ -109,20 +124,35 @@ impl Region {
         Self::over_part(device, memory, 0..memory.size())
     }
 
+    /// Registers memory that is paged on demand.
+    pub fn paged_over(device: &Rc<Device>, memory: &Rc<Memory>) -> io::Result<Self> {
+        let access = ALL | sys::IBV_ACCESS_ON_DEMAND;
+        Self::register(device, memory, 0..memory.size(), access)
+    }
+
     /// Registers a part of memory.
     pub fn over_part(
         device: &Rc<Device>,
         memory: &Rc<Memory>,
         part: Range<usize>,
     ) -> io::Result<Self> {
+        Self::register(device, memory, part, ALL)
+    }
+
+    fn register(
+        device: &Rc<Device>,
+        memory: &Rc<Memory>,
+        part: Range<usize>,
+        access: u32,
+    ) -> io::Result<Self> {
         assert!(part.start <= part.end && part.end <= memory.size());
         let start = memory.start.wrapping_add(part.start).cast();
         // SAFETY: the memory stays mapped for as long as the region lives.
-        let raw = unsafe { sys::ibv_reg_mr(device.pd, start, part.len(), ALL as i32) };
+        let raw = unsafe { sys::ibv_reg_mr(device.pd, start, part.len(), access as i32) };
         Ok(Self {
             raw: pointer(raw)?,
             memory: Some(memory.clone()),
-            _device: device.clone(),
+            device: device.clone(),
         })
     }
 
@@ -134,7 +164,26 @@ impl Region {
         Ok(Self {
             raw: pointer(raw)?,
             memory: None,
-            _device: device.clone(),
+            device: device.clone(),
+        })
+    }
+
+    /// Finds all pages of the region, to be written to, if it is paged on demand.
+    pub fn prefetch(&self) -> io::Result<()> {
+        // A range cannot be as long as a region.
+        const LONGEST: usize = 1 << 30;
+        let size = self.memory.as_ref().map_or(0, |memory| memory.size());
+        let range = |at| self.range(at, LONGEST.min(size - at));
+        let mut list: Vec<_> = (0..size).step_by(LONGEST).map(range).collect();
+        // SAFETY: the domain is live, and the call only reads the list.
+        status(unsafe {
+            ffi::mrx_advise_mr(
+                self.device.pd,
+                sys::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+                sys::IB_UVERBS_ADVISE_MR_FLAG_FLUSH,
+                list.as_mut_ptr(),
+                list.len() as u32,
+            )
         })
     }
 

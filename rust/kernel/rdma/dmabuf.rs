@@ -243,7 +243,7 @@ impl Imported {
             return Err(unmapped());
         }
         if held.is_none() {
-            *held = RwSem::try_read(buffer);
+            *held = RwSem::try_read(buffer.clone());
         }
         let base = match held {
             Some(held) => held.base.load(Relaxed),

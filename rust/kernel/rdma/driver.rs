@@ -344,7 +344,13 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Ends a region. `EBUSY` if something still uses it; nothing has changed then.
     fn dereg_mr(region: &Arc<Self::Region>) -> Result;
     /// Takes an advice (`IB_UVERBS_ADVISE_MR_ADVICE_*`) about ranges of regions.
-    fn advise_mr(pd: &Arc<Self::Pd>, advice: u32, flags: u32, list: &[Sge]) -> Result;
+    fn advise_mr(
+        self: &Arc<Self>,
+        pd: &Arc<Self::Pd>,
+        advice: u32,
+        flags: u32,
+        list: &[Sge],
+    ) -> Result;
     /// Calls `f` with name and value of each of a region's counters, until it fails.
     fn count_mr(region: &Arc<Self::Region>, f: &mut dyn FnMut(&CStr, u64) -> Result) -> Result;
 

@@ -72,6 +72,12 @@ impl Gate {
         (before & (CLOSED | HELD) == 0).then_some(pass)
     }
 
+    /// Whether the gate is closed, or somebody waits for it to be.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.state.load(Acquire) & CLOSED != 0
+    }
+
     /// Waits until everybody who is inside now has left, and lets nobody in until then. One call
     /// at a time: callers hold a lock of their own.
     pub fn quiesce(&self) {

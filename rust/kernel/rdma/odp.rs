@@ -7,7 +7,7 @@
 //! - [`span`]: the pages of a part of it, and the notifier that takes them away.
 //! - [`fault`], [`absent`]: finding pages, and waiting for those that a transfer needs.
 //! - [`advise`]: advice about what will be needed (`ADVISE_MR`).
-//! - [`stats`]: what happened to a region's pages.
+//! - [`stats`]: what happened to a region's pages; [`trace`]: what a person can watch.
 //! - [`queue`]: work that is done later.
 //!
 //! # Why no page is used after it has been taken away
@@ -39,12 +39,16 @@
 //!
 //! # Waiting
 //!
-//! A fault may last for ever: user space can decide so (userfaultfd). Nothing is held meanwhile:
+//! A fault may last for ever: user space can decide so (userfaultfd, FUSE). Nothing is held meanwhile:
 //! neither a lock of this service nor a pass of a region. Whoever waits gives up when it is killed or
 //! when its queue pair is to go away; see [`absent`]. Copies hold locks as readers only, and never
 //! wait for one while they hold another: they try, and start over if they would have to wait. So
 //! the order in which they take the locks of two regions does not matter. A notifier waits for
 //! copies of at most a mebibyte.
+//!
+//! Deregistration waits for queued advice, see [`advise`], which therefore must not wait for user
+//! space: it looks at the mappings, and for the pages, under one hold of `mmap_lock`, and leaves out
+//! what a program decides about.
 
 pub mod absent;
 pub mod advise;
@@ -53,3 +57,4 @@ pub mod paged;
 pub mod queue;
 pub mod span;
 pub mod stats;
+mod trace;

@@ -52,12 +52,12 @@ impl RwSem {
     /// Becomes a reader of `owner`'s lock if that needs no waiting: no writer holds the lock or
     /// waits for it. May be called by those who are readers already, of this or other locks.
     #[inline]
-    pub fn try_read<T: HasRwSem>(owner: &Arc<T>) -> Option<OwnedRead<T>> {
+    pub fn try_read<T: HasRwSem>(owner: Arc<T>) -> Option<OwnedRead<T>> {
         // SAFETY: The semaphore is initialised.
         let got = unsafe { bindings::down_read_trylock(owner.rwsem().sem.get()) };
         // INVARIANT: The lock has just been taken.
         (got != 0).then(|| OwnedRead {
-            owner: owner.clone(),
+            owner,
             _thread: NotThreadSafe,
         })
     }

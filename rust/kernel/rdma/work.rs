@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Delayed work that can be hastened, and turned off for good.
+//! Queues of the module, and delayed work that can be hastened, and turned off for good.
+//!
+//! The system's queues are not for this work: there can only be so many who wait in a queue at a
+//! time, and the work of a queue pair may wait for pages for as long as user space likes.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use crate::bindings;
+use core::ptr::NonNull;
 use kernel::{
-    sync::Arc,
+    c_str,
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    },
     time::Jiffies,
     workqueue::{
         HasDelayedWork,
@@ -16,6 +30,78 @@ use kernel::{
         WorkItem, //
     }, //
 };
+
+/// Where a queue is found, while there is one.
+///
+/// # Invariants
+///
+/// Null, or a queue that is alive as long as there is work for it.
+pub struct QueueSlot(Atomic<*mut bindings::workqueue_struct>);
+
+/// The queue of the queue pairs.
+static QUEUE_PAIRS: QueueSlot = QueueSlot::new();
+
+impl QueueSlot {
+    /// Without a queue.
+    pub const fn new() -> Self {
+        Self(Atomic::new(core::ptr::null_mut()))
+    }
+
+    /// The queue, if there is one.
+    pub fn get(&self) -> Option<&Queue> {
+        let queue = self.0.load(Acquire);
+        // SAFETY: By the type invariant.
+        (!queue.is_null()).then(|| unsafe { Queue::from_raw(queue) })
+    }
+}
+
+/// The owner of a queue. Dropping it waits for all work.
+///
+/// # Invariants
+///
+/// The queue is alive, and is what the slot points to.
+pub struct QueueOwner {
+    slot: &'static QueueSlot,
+    queue: NonNull<bindings::workqueue_struct>,
+}
+
+// SAFETY: The queue may be destroyed by any thread.
+unsafe impl Send for QueueOwner {}
+// SAFETY: Nothing can be done with a shared reference.
+unsafe impl Sync for QueueOwner {}
+
+impl QueueOwner {
+    /// Makes a queue and puts it into the slot. `ENOMEM` if there is no memory.
+    ///
+    /// # Safety
+    ///
+    /// The slot is empty. Whoever adds work is gone before the result is dropped.
+    pub unsafe fn new(slot: &'static QueueSlot, name: &'static CStr) -> Result<Self> {
+        // SAFETY: The name is a string.
+        let queue = unsafe { bindings::mrx_alloc_unbound_workqueue(name.as_char_ptr()) };
+        let queue = NonNull::new(queue).ok_or(ENOMEM)?;
+        slot.0.store(queue.as_ptr(), Release);
+        Ok(Self { slot, queue })
+    }
+
+    /// Makes the queue of the queue pairs. `ENOMEM` if there is no memory.
+    ///
+    /// # Safety
+    ///
+    /// Called once. All queue pairs are gone before the result is dropped.
+    pub unsafe fn of_queue_pairs() -> Result<Self> {
+        // SAFETY: By the requirements of this function.
+        unsafe { Self::new(&QUEUE_PAIRS, c_str!("mrx_qp")) }
+    }
+}
+
+impl Drop for QueueOwner {
+    fn drop(&mut self) {
+        self.slot.0.store(core::ptr::null_mut(), Release);
+        // SAFETY: By the type invariant the queue is alive, and nobody adds work any more.
+        unsafe { bindings::destroy_workqueue(self.queue.as_ptr()) };
+    }
+}
 
 /// Cancels the delayed work of `item`, waits for it if it runs, and keeps it from ever being
 /// queued again.
@@ -42,10 +128,10 @@ pub fn queue_after<T>(item: &Arc<T>, delay: Jiffies)
 where
     T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>> + Send + Sync + 'static,
 {
-    // SAFETY: The system's queue lives for ever.
-    let queue = unsafe { Queue::from_raw(bindings::system_dfl_wq) };
-    // If it is queued, it will see what is to be done.
-    let _ = queue.enqueue_delayed(item.clone(), delay);
+    if let Some(queue) = QUEUE_PAIRS.get() {
+        // If it is queued, it will see what is to be done.
+        let _ = queue.enqueue_delayed(item.clone(), delay);
+    }
 }
 
 /// Has the delayed work of `item` run now, whether it waits for later or is not queued at all.
@@ -53,13 +139,17 @@ pub fn hasten<T>(item: &Arc<T>)
 where
     T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>>,
 {
+    let queue = QUEUE_PAIRS.0.load(Acquire);
+    if queue.is_null() {
+        return;
+    }
     // The queue owns a reference while the work waits: this one, unless it has one already.
     let object = Arc::into_raw(item.clone()).cast_mut();
-    // SAFETY: As in `turn_off`. The system's queue lives for ever; queueing is allowed in any
-    // context.
+    // SAFETY: As in `turn_off`. The queue is alive by the type invariant of its slot; queueing is
+    // allowed in any context.
     let was_pending = unsafe {
         let work = Work::raw_get(T::raw_get_work(object));
-        bindings::mrx_mod_delayed_work(work.cast::<bindings::delayed_work>())
+        bindings::mrx_mod_delayed_work(queue, work.cast::<bindings::delayed_work>())
     };
     if was_pending {
         // SAFETY: Made by `Arc::into_raw` above, and not taken by the queue.

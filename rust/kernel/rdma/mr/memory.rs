@@ -107,12 +107,10 @@ impl Memory {
         let on_demand = access.includes(Access::ON_DEMAND);
         match self {
             Self::Paged(_) if on_demand => Ok(()),
-            Self::Pinned(_) if on_demand => Err(EOPNOTSUPP),
-            Self::None => Ok(()),
+            Self::Pinned(_) | Self::Buffer(_) if on_demand => Err(EOPNOTSUPP),
+            Self::None | Self::Buffer(_) => Ok(()),
             Self::Pinned(pinned) => pinned.umem.allows(access.bits()),
-            Self::Paged(_) | Self::Buffer(_) | Self::Peer(_) | Self::Fast(_) | Self::Kernel => {
-                Err(EOPNOTSUPP)
-            }
+            Self::Paged(_) | Self::Peer(_) | Self::Fast(_) | Self::Kernel => Err(EOPNOTSUPP),
         }
     }
 

@@ -18,9 +18,9 @@
 //!
 //! A region is owned by its entry in the [`region::RegionTable`] of its device, which
 //! deregistration removes. Others hold references: layouts that were set over the region and memory
-//! windows bound to it, which are counted as users and make deregistration fail; and work requests, for as long as they
-//! execute. Deregistration takes the memory away first (see [`Guarded`](super::gate::Guarded)), so
-//! that the references that are left reach nothing.
+//! windows bound to it, which are counted as users and make deregistration fail; work requests, for
+//! as long as they execute; and queued advice. Deregistration stops the latter and takes the memory
+//! away (see [`Guarded`](super::gate::Guarded)), so that the references that are left reach nothing.
 //!
 //! # Locks
 //!

@@ -4,7 +4,10 @@
 
 use super::{
     super::{
-        gate::Guarded,
+        gate::{
+            Gate,
+            Guarded, //
+        },
         id_table::IdTable,
         odp::paged::Paged,
         peer::Importer, //
@@ -108,6 +111,7 @@ impl Domain {
                 length: Atomic::new(new.length),
                 generation: Atomic::new(0),
                 memory <- Guarded::new(new.memory),
+                advice <- Gate::new(),
                 users: Atomic::new(0),
                 state <- new_spinlock!(State {
                     key,
@@ -173,6 +177,9 @@ pub struct Region {
     pub(super) generation: Atomic<u32>,
     #[pin]
     pub(super) memory: Guarded<Memory>,
+    /// Whoever takes an advice about the region, after the one who gave it has gone on, is inside.
+    #[pin]
+    advice: Gate,
     /// How many layouts and memory windows refer to this region. Changed under [`Domain::layouts`].
     pub(super) users: Atomic<u64>,
     /// Guards key and layout, which must be seen together. A leaf lock.
@@ -221,6 +228,11 @@ impl Region {
             Memory::Paged(memory) => Some(memory.paged().clone()),
             _ => None,
         }
+    }
+
+    /// The gate for those who take an advice later. Deregistration waits for them.
+    pub fn advice(&self) -> &Gate {
+        &self.advice
     }
 
     /// What it may be used for.
@@ -278,6 +290,7 @@ impl Region {
         drop(layouts);
 
         drop(self.domain.regions.remove(self.index));
+        self.advice.close();
         Ok(self.memory.close())
     }
 }

@@ -40,6 +40,16 @@ pub enum AccessError {
     NotMapped,
 }
 
+impl From<AccessError> for Error {
+    fn from(e: AccessError) -> Self {
+        match e {
+            AccessError::NoSuchKey => ENOENT,
+            AccessError::OtherDomain | AccessError::NotAllowed => EPERM,
+            AccessError::OutOfBounds | AccessError::Revoked | AccessError::NotMapped => EFAULT,
+        }
+    }
+}
+
 /// Bytes of a region that have been checked, but not looked for yet.
 ///
 /// The layout, if any, is the one that stood when the window was made: a transfer sees the old or
@@ -58,7 +68,8 @@ pub type RangeVisitor<'a> = dyn FnMut(&Arc<Region>, u64, u64) -> Result<bool> + 
 
 impl Window {
     /// The part of this window that begins `skip` bytes into it, `length` bytes of it.
-    pub(super) fn part(self, skip: u64, length: u64) -> Result<Self, AccessError> {
+    #[inline]
+    pub fn part(self, skip: u64, length: u64) -> Result<Self, AccessError> {
         if skip > self.length || length > self.length - skip {
             return Err(AccessError::OutOfBounds);
         }
@@ -115,8 +126,17 @@ impl Domain {
         length: u64,
         access: Access,
     ) -> Result<Window, AccessError> {
+        let (whole, base) = self.whole(key, access)?;
+        let skip = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
+        whole.part(skip, length)
+    }
+
+    /// All of the region that `key` names, for a use that needs `access`, and the address of its
+    /// first byte.
+    #[inline]
+    pub fn whole(self: &Arc<Self>, key: Key, access: Access) -> Result<(Window, u64), AccessError> {
         let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
-        let (bound, base, end, generation) = {
+        let (bound, base, length, generation) = {
             let state = region.state.lock();
             if state.key != key || state.ended {
                 return Err(AccessError::NoSuchKey);
@@ -127,23 +147,20 @@ impl Domain {
             if !state.granted().includes(access) {
                 return Err(AccessError::NotAllowed);
             }
-            let end = match &state.bound {
+            let length = match &state.bound {
                 Some(bound) => bound.layout().length().0,
                 None => region.own_length(),
             };
             let generation = region.generation.load(Relaxed);
-            (state.bound.clone(), state.base(), end, generation)
+            (state.bound.clone(), state.base(), length, generation)
         };
-        let offset = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
-        if offset > end || length > end - offset {
-            return Err(AccessError::OutOfBounds);
-        }
-        Ok(Window {
+        let window = Window {
             region,
             bound,
-            offset,
+            offset: 0,
             length,
             generation,
-        })
+        };
+        Ok((window, base))
     }
 }

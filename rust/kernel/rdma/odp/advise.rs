@@ -17,12 +17,17 @@ use super::{
             },
             window::{
                 AccessError,
+                RangeVisitor,
                 Window, //
             },
-        }, //
+        },
+        task, //
     },
-    paged::Prefetch,
-    queue, //
+    paged::{
+        Manner,
+        Prefetch, //
+    },
+    queue::PROMPT, //
 };
 use crate::bindings;
 use core::ops::Range;
@@ -32,17 +37,29 @@ use kernel::{
 };
 
 /// Takes an advice about the ranges of `list`. With `IB_UVERBS_ADVISE_MR_FLAG_FLUSH` in `flags`
-/// the pages have been found on return; else that is done later, as far as it can be.
+/// the pages have been found on return; else that is done later, as far as it can be. `go_on` says
+/// no when the device is going away.
 ///
 /// Nothing is done if one of these errors is found: `EOPNOTSUPP` for an unknown advice, `EINVAL`
 /// for unknown flags, an empty list, or a region that is not paged on demand; `ENOENT` if no region
 /// has the key, `EPERM` if it is one of another domain or may not be written to as the advice
-/// wants; `ENOMEM`.
+/// wants; `ENOMEM`. Also, when flushing, `EFAULT` for a range outside of the region.
 ///
-/// Only when flushing: `EFAULT` for a range outside of the region, or memory that is not mapped so;
-/// `EINTR` if the caller is being killed. Ranges before that one have been prefetched. Otherwise
-/// such ranges count as failures of their region.
-pub fn advise(domain: &Arc<Domain>, advice: u32, flags: u32, list: &[Sge]) -> Result {
+/// Only when flushing: `EFAULT` for memory that is not mapped so; `ENOENT` if the region is gone
+/// meanwhile; `EIO` if the device is going away; `EINTR` if the caller is being killed. Ranges
+/// before that one have been prefetched. Otherwise such ranges count as failures of their region.
+///
+/// What is done later refers to regions, but does not keep them from ending: the deregistration of
+/// a region closes its [gate](Region::advice), which waits for what is being done at the moment and
+/// lets nothing more be done. That does not take long, since nothing is waited for that a program
+/// may take its time for.
+pub fn advise(
+    domain: &Arc<Domain>,
+    advice: u32,
+    flags: u32,
+    list: &[Sge],
+    go_on: &dyn Fn() -> bool,
+) -> Result {
     let what = match advice {
         bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => Prefetch::Read,
         bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => {
@@ -64,77 +81,141 @@ pub fn advise(domain: &Arc<Domain>, advice: u32, flags: u32, list: &[Sge]) -> Re
     };
 
     let mut windows = KVVec::with_capacity(list.len(), GFP_KERNEL_ACCOUNT)?;
+    // The region of the range before, and the first of what it consists of that is paged.
+    let mut last: Option<(Arc<Region>, Arc<Region>)> = None;
     for sge in list {
-        let key = Key::from_raw(sge.lkey);
-        let length = u64::from(sge.length);
-        match domain.window(key, sge.addr, length, access) {
-            Ok(window) => {
-                check_paged(&window)?;
-                windows.push(window, GFP_KERNEL_ACCOUNT)?;
-            }
-            Err(AccessError::NoSuchKey) => return Err(ENOENT),
-            Err(AccessError::OutOfBounds) if flush => return Err(EFAULT),
-            Err(AccessError::OutOfBounds) => {
-                if let Some(region) = domain.find(key) {
-                    failed(&region);
-                }
-            }
-            Err(_) => return Err(EPERM),
+        let (whole, base) = domain.whole(Key::from_raw(sge.lkey), access)?;
+        if !matches!(&last, Some((region, _)) if Arc::ptr_eq(region, whole.region())) {
+            let paged = first_paged(&whole, go_on)?.ok_or(EINVAL)?;
+            last = Some((whole.region().clone(), paged));
+        }
+        let range = match sge.addr.checked_sub(base) {
+            Some(skip) => whole.part(skip, u64::from(sge.length)),
+            None => Err(AccessError::OutOfBounds),
+        };
+        match range {
+            Ok(window) => windows.push(window, GFP_KERNEL_ACCOUNT)?,
+            Err(_) if flush => return Err(EFAULT),
+            Err(_) => last.iter().for_each(|(_, paged)| failed(paged)),
         }
     }
     if flush {
-        windows
+        return windows
             .iter()
-            .try_for_each(|window| prefetch(window, what, Manner::Flush))
-    } else {
-        queue::spawn(move || {
-            for window in &windows {
-                if prefetch(window, what, Manner::Later).is_err() {
-                    failed(window.region());
-                }
-            }
-        })
+            .try_for_each(|window| prefetch(window, what, go_on));
     }
+    PROMPT.spawn(move || {
+        for window in &windows {
+            // What could not be done has been counted.
+            let _ = prefetch_later(window, what);
+        }
+    })
 }
 
-/// Who waits for the pages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// The one who gave the advice.
-    Flush,
-    /// Nobody: what takes long because a program takes its time is left out.
-    Later,
-}
+/// How many small pieces of a layout are gone through before others may run.
+const PIECES_AT_A_TIME: usize = 256;
 
-/// `EINVAL` if no range of the window is paged on demand.
-fn check_paged(window: &Window) -> Result {
-    let mut is_paged = false;
-    window.for_each_range(&mut |region, _, _| {
-        is_paged = region.paged().is_some();
-        Ok(!is_paged)
-    })?;
-    if !is_paged {
-        return Err(EINVAL);
-    }
-    Ok(())
-}
-
-fn prefetch(window: &Window, what: Prefetch, manner: Manner) -> Result {
-    // Layouts have many small pieces, of which several often lie in one page.
-    let mut last: Option<(Arc<Region>, Range<u64>)> = None;
+/// Calls `f` for each range of the window, as [`Window::for_each_range`] does, as long as `go_on`
+/// says yes.
+fn for_each_range(window: &Window, go_on: &dyn Fn() -> bool, f: &mut RangeVisitor<'_>) -> Result {
+    let mut count = 0usize;
     window.for_each_range(&mut |region, offset, length| {
+        count = count.wrapping_add(1);
+        if count % PIECES_AT_A_TIME == 0 {
+            task::let_others_run();
+            if task::is_dying() {
+                return Err(EINTR);
+            }
+            if !go_on() {
+                return Err(EIO);
+            }
+        }
+        f(region, offset, length)
+    })
+}
+
+/// The first region of those that the window consists of that is paged on demand.
+fn first_paged(window: &Window, go_on: &dyn Fn() -> bool) -> Result<Option<Arc<Region>>> {
+    let mut found = None;
+    for_each_range(window, go_on, &mut |region, _, _| {
+        if region.paged().is_some() {
+            found = Some(region.clone());
+        }
+        Ok(found.is_none())
+    })?;
+    Ok(found)
+}
+
+/// What prefetches a part of a region, of which it is given offset and length, and says what pages
+/// it has looked at, or `None` if nothing more is to be done.
+type Prefetcher<'a> = dyn FnMut(&Arc<Region>, u64, u64) -> Result<Option<Range<u64>>> + 'a;
+
+/// Calls `f` for what the window consists of. Layouts have many small pieces, of which several
+/// often lie in one page: those are left out.
+fn for_each_part(window: &Window, go_on: &dyn Fn() -> bool, f: &mut Prefetcher<'_>) -> Result {
+    let mut last: Option<(Arc<Region>, Range<u64>)> = None;
+    for_each_range(window, go_on, &mut |region, offset, length| {
         let end = offset.checked_add(length).ok_or(EFAULT)?;
         if let Some((same, pages)) = &last {
             if Arc::ptr_eq(same, region) && pages.start <= offset && end <= pages.end {
                 return Ok(true);
             }
         }
-        // What is pinned is there.
-        if let Some(memory) = region.paged() {
-            memory.prefetch(offset, length, what, manner)?;
-            last = Some((region.clone(), memory.whole_pages(offset..end)));
+        last = f(region, offset, length)?.map(|pages| (region.clone(), pages));
+        Ok(last.is_some())
+    })
+}
+
+/// Prefetches for somebody who waits.
+fn prefetch(window: &Window, what: Prefetch, go_on: &dyn Fn() -> bool) -> Result {
+    for_each_part(window, go_on, &mut |region, offset, length| {
+        let Some(memory) = region.paged() else {
+            // What is pinned is there.
+            return match region.advice().is_closed() {
+                true => Err(ENOENT),
+                false => Ok(Some(offset..offset)),
+            };
+        };
+        let manner = Manner {
+            what,
+            writable: region.access().writes(),
+            waits_for_programs: true,
+            go_on,
+        };
+        memory.prefetch(offset, length, &manner)?;
+        Ok(Some(memory.whole_pages(offset..offset + length)))
+    })
+}
+
+/// Prefetches as much as goes while the regions are there.
+fn prefetch_later(window: &Window, what: Prefetch) -> Result {
+    let named = window.region();
+    let is_there = || !named.advice().is_closed();
+    for_each_part(window, &is_there, &mut |region, offset, length| {
+        // Memory of a region is held only inside of its gate.
+        let (Some(_in_named), Some(_in_region)) = (named.advice().enter(), region.advice().enter())
+        else {
+            return Ok(None);
+        };
+        let Some(memory) = region.paged() else {
+            return Ok(Some(offset..offset));
+        };
+        let go_on = || is_there() && !region.advice().is_closed();
+        let manner = Manner {
+            what,
+            writable: region.access().writes(),
+            waits_for_programs: false,
+            go_on: &go_on,
+        };
+        match memory.prefetch(offset, length, &manner) {
+            Ok(_) => Ok(Some(memory.whole_pages(offset..offset + length))),
+            Err(e) => {
+                if go_on() {
+                    memory.stats().prefetch_failures.add(1);
+                }
+                Err(e)
+            }
         }
-        Ok(true)
     })
 }
 

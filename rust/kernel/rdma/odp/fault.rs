@@ -9,6 +9,7 @@ use core::ops::Range;
 use kernel::{
     error::to_result,
     mm::MmWithUser,
+    page::PAGE_SIZE,
     prelude::*, //
 };
 
@@ -17,8 +18,7 @@ use kernel::{
 pub enum Effort {
     /// As if the process itself accessed them.
     Fault,
-    /// The same, but without waiting for a program that decides when pages come; it is as if they
-    /// were not mapped then.
+    /// The same, but `EBUSY` if a program decides when one of the pages comes.
     NoProgram,
     /// Only what the process has mapped already.
     MappedOnly,
@@ -60,7 +60,7 @@ impl Pages {
     /// `EFAULT` if the first is not mapped, or not so that it may be accessed as asked; `EINTR` if
     /// the caller is being killed; `ENOMEM`, `EHWPOISON` and what else a page fault can bring.
     ///
-    /// May wait for as long as user space likes. No lock may be held.
+    /// With [`Effort::Fault`] it may wait for as long as user space likes. No lock may be held.
     pub fn find(&mut self, mm: &MmWithUser, wanted: Wanted) -> Result<usize> {
         self.put();
         let count = wanted.count.min(self.pages.capacity());
@@ -71,8 +71,9 @@ impl Pages {
         if wanted.effort == Effort::MappedOnly {
             flags |= bindings::FOLL_NOFAULT;
         }
+        let end = wanted.addr.saturating_add(count.saturating_mul(PAGE_SIZE));
         let mut locked = 1;
-        // Faults that cannot let go of the lock do not wait for programs.
+        // What is mapped must not change while only some mappings are good enough.
         let may_unlock = match wanted.effort {
             Effort::Fault => &raw mut locked,
             Effort::NoProgram | Effort::MappedOnly => core::ptr::null_mut(),
@@ -82,6 +83,12 @@ impl Pages {
         // SAFETY: The lock is held, and `mm` has users. There is room for `count` pointers. The
         // function says in `locked` whether the lock is still held.
         let found = unsafe {
+            if wanted.effort == Effort::NoProgram
+                && bindings::mrx_pages_come_from_a_program(mm.as_raw(), wanted.addr, end)
+            {
+                bindings::mmap_read_unlock(mm.as_raw());
+                return Err(EBUSY);
+            }
             let found = bindings::get_user_pages_remote(
                 mm.as_raw(),
                 wanted.addr,
@@ -110,15 +117,16 @@ impl Pages {
         }
     }
 
-    /// Whether a program decides when one of the pages of `range` comes (userfaultfd).
+    /// Whether a program decides when one of the pages of `range` comes: it serves a userfaultfd
+    /// or a FUSE file system.
     pub fn are_up_to_a_program(mm: &MmWithUser, range: Range<usize>) -> Result<bool> {
         // SAFETY: `mm` is alive. What is found out under the lock may be outdated at once, which
         // the caller can live with.
         unsafe {
             to_result(bindings::mrx_mmap_read_lock_killable(mm.as_raw()))?;
-            let armed = bindings::mrx_has_userfaultfd(mm.as_raw(), range.start, range.end);
+            let so = bindings::mrx_pages_come_from_a_program(mm.as_raw(), range.start, range.end);
             bindings::mmap_read_unlock(mm.as_raw());
-            Ok(armed)
+            Ok(so)
         }
     }
 

@@ -8,19 +8,23 @@ use super::{
         rwsem::RwSem,
         task, //
     },
-    absent::Absent,
-    advise::Manner,
+    absent::{
+        find_elsewhere,
+        Absent, //
+    },
     fault::{
         Effort,
         Pages,
         Wanted, //
     },
+    queue::PATIENT,
     span::{
         Resident,
         Span,
         SPAN_SHIFT, //
     },
     stats::Stats,
+    trace, //
 };
 use core::ops::Range;
 use kernel::{
@@ -60,14 +64,13 @@ pub struct Paged {
     mm: ARef<Mm>,
     /// The addresses of the region's bytes in the process.
     bytes: Range<usize>,
-    /// The spans that were ever used, by their addresses above [`SPAN_SHIFT`].
+    /// The spans that were ever used, by [`Paged::index`].
     #[pin]
     spans: XArray<Arc<Span>>,
     /// Taken by those who add a span. Nothing that a notifier needs is taken inside of it but what
     /// registering one takes.
     #[pin]
     adding: Mutex<()>,
-    writable: bool,
     /// The region is gone: whoever still looks for pages stops.
     ended: AtomicFlag,
     stats: Arc<Stats>,
@@ -87,12 +90,24 @@ pub enum Prefetch {
     MappedOnly,
 }
 
+/// How a prefetch is done.
+pub struct Manner<'a> {
+    /// What to do.
+    pub what: Prefetch,
+    /// Whether the region may be written to at all.
+    pub writable: bool,
+    /// Whether pages are waited for that a program takes its time for.
+    pub waits_for_programs: bool,
+    /// Asked after every few pages whether to go on.
+    pub go_on: &'a dyn Fn() -> bool,
+}
+
 impl OnDemand {
     /// The `len` bytes at `addr` of the current process; or all of its memory, if `addr` is 0 and
     /// `len` is `u64::MAX`, in which case they are named by their own addresses.
     ///
     /// No byte need be mapped yet. `EINVAL` if the range wraps around.
-    pub fn new(addr: u64, len: u64, writable: bool) -> Result<Self> {
+    pub fn new(addr: u64, len: u64) -> Result<Self> {
         let current = kernel::current!();
         let mm = current.mm().ok_or(EINVAL)?;
         // SAFETY: The process's own memory; the field does not change any more.
@@ -114,7 +129,6 @@ impl OnDemand {
                 bytes,
                 spans <- XArray::new(AllocKind::Alloc),
                 adding <- new_mutex!((), "Paged::adding"),
-                writable,
                 ended: AtomicFlag::new(false),
                 stats: Arc::new(Stats::new(), GFP_KERNEL_ACCOUNT)?,
             }),
@@ -178,9 +192,7 @@ impl Paged {
         if !matches!(held, Some(resident) if resident.covers(addr)) {
             // At most one lock at a time is held by a stream.
             *held = None;
-            *held = self
-                .known_span(addr)
-                .and_then(|span| RwSem::try_read(&span));
+            *held = self.known_span(addr).and_then(RwSem::try_read);
         }
         let stretch = held
             .as_ref()
@@ -194,14 +206,27 @@ impl Paged {
         }
     }
 
+    /// The number of the span that `addr`, which is one of the region's addresses, is in. Counted
+    /// from the first, so that the array of a region is as flat as can be.
+    #[inline]
+    fn index(&self, addr: usize) -> usize {
+        (addr >> SPAN_SHIFT).wrapping_sub(self.bytes.start >> SPAN_SHIFT)
+    }
+
     fn known_span(&self, addr: usize) -> Option<Arc<Span>> {
         let spans = self.spans.lock();
-        spans.get(addr >> SPAN_SHIFT).map(Arc::from)
+        spans.get(self.index(addr)).map(Arc::from)
     }
 
     /// Looks for pages of the `len` bytes from `addr` on that a transfer is about to access, for the
-    /// first of them at least. They may be gone again on return.
-    pub(super) fn find_now(&self, addr: usize, len: usize, write: bool) -> Result {
+    /// first of them at least, and says how many it found. They may be gone again on return.
+    pub(super) fn find_now(
+        &self,
+        addr: usize,
+        len: usize,
+        write: bool,
+        effort: Effort,
+    ) -> Result<usize> {
         let mm = self.users()?;
         let span = self.span(&mm, addr)?;
         let end = page_align(addr.saturating_add(len)).ok_or(EFAULT)?;
@@ -211,20 +236,20 @@ impl Paged {
         let (addr, count) = match absent {
             Some(absent) if absent.0 <= addr => absent,
             // The first byte is known by now.
-            _ => return Ok(()),
+            _ => return Ok(0),
         };
         let mut pages = Pages::new(count)?;
         let wanted = Wanted {
             addr,
             count,
             write,
-            effort: Effort::Fault,
+            effort,
         };
-        let found = self
-            .find(&mm, &span, &mut pages, wanted)
-            .inspect_err(|_| self.forget(&span))?;
+        let found = self.find(&mm, &span, &mut pages, wanted, &|| true);
+        trace::fault(addr, count, write, &found);
+        let found = found.inspect_err(|_| self.forget(&span))?;
         self.stats.faults.add(found);
-        Ok(())
+        Ok(found)
     }
 
     /// Whether a program decides when the page of `addr` comes.
@@ -243,8 +268,8 @@ impl Paged {
         if let Some(span) = self.known_span(addr) {
             return Ok(span);
         }
-        let index = addr >> SPAN_SHIFT;
-        let start = index << SPAN_SHIFT;
+        let index = self.index(addr);
+        let start = (addr >> SPAN_SHIFT) << SPAN_SHIFT;
         let end = start.saturating_add(1 << SPAN_SHIFT);
         let first = start.max(self.bytes.start & PAGE_MASK);
         let last = end.min(page_align(self.bytes.end).ok_or(EFAULT)?);
@@ -261,7 +286,7 @@ impl Paged {
         if !span.is_empty() {
             return;
         }
-        let index = span.start() >> SPAN_SHIFT;
+        let index = self.index(span.start());
         let mut spans = self.spans.lock();
         let is_same = spans
             .get(index)
@@ -285,10 +310,14 @@ impl Paged {
         span: &Arc<Span>,
         pages: &mut Pages,
         wanted: Wanted,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<usize> {
         loop {
             if self.ended.load(Relaxed) {
                 return Err(ENOENT);
+            }
+            if !go_on() {
+                return Err(EIO);
             }
             let sequence = span.sequence();
             let found = pages.find(mm, wanted)?;
@@ -306,8 +335,9 @@ impl Paged {
     /// had to look for.
     ///
     /// `EFAULT` if a byte is outside of the region or of the address space, or may not be accessed
-    /// as asked; `ENOENT` if the region is gone; `EINTR` if the caller is being killed.
-    pub fn prefetch(&self, offset: u64, len: u64, what: Prefetch, manner: Manner) -> Result<usize> {
+    /// as asked; `EBUSY` for pages that are not waited for; `ENOENT` if the region is gone; `EIO` if
+    /// it is not to go on; `EINTR` if the caller is being killed.
+    pub fn prefetch(self: &Arc<Self>, offset: u64, len: u64, manner: &Manner<'_>) -> Result<usize> {
         let Some(last) = len.checked_sub(1) else {
             return Ok(0);
         };
@@ -319,17 +349,12 @@ impl Paged {
         let mm = self.users()?;
         let mut pages = Pages::new(BATCH)?;
         let mut addr = start & PAGE_MASK;
-        let effort = match (what, manner) {
-            (Prefetch::MappedOnly, _) => Effort::MappedOnly,
-            (_, Manner::Flush) => Effort::Fault,
-            (_, Manner::Later) => Effort::NoProgram,
-        };
         let mut total = 0usize;
         while addr < end {
             let span = self.span(&mm, addr)?;
             let part = addr..end.min(span.end());
             addr = part.end;
-            let found = self.prefetch_in(&mm, &span, &mut pages, part, what, effort);
+            let found = self.prefetch_in(&mm, &span, &mut pages, part, manner);
             if !matches!(found, Ok(1..)) {
                 self.forget(&span);
             }
@@ -339,47 +364,44 @@ impl Paged {
     }
 
     fn prefetch_in(
-        &self,
+        self: &Arc<Self>,
         mm: &MmWithUser,
         span: &Arc<Span>,
         pages: &mut Pages,
         mut part: Range<usize>,
-        what: Prefetch,
-        effort: Effort,
+        manner: &Manner<'_>,
     ) -> Result<usize> {
-        let write = what == Prefetch::Write;
+        let write = manner.what == Prefetch::Write;
         let mut total = 0usize;
         loop {
             let absent = RwSem::read(span)?.absent(part.clone(), BATCH, write);
             let Some((addr, count)) = absent else {
                 return Ok(total);
             };
-            let mut find = |write, effort| {
+            let mut mapped_only = |write| {
                 let wanted = Wanted {
                     addr,
                     count,
                     write,
-                    effort,
+                    effort: Effort::MappedOnly,
                 };
-                self.find(mm, span, pages, wanted)
+                self.find(mm, span, pages, wanted, manner.go_on)
             };
-            let found = match what {
-                Prefetch::Write => find(true, effort)?,
-                Prefetch::Read | Prefetch::MappedOnly => {
-                    let easy = if self.writable {
-                        find(true, Effort::MappedOnly)
-                    } else {
-                        Err(EFAULT)
-                    };
-                    match easy.or_else(|e| match e {
-                        EFAULT => find(false, effort),
-                        e => Err(e),
-                    }) {
-                        Err(EFAULT) if what == Prefetch::MappedOnly => 0,
-                        found => found?,
-                    }
-                }
+            let mapped = match manner.what {
+                Prefetch::Write => Err(EFAULT),
+                _ if manner.writable => mapped_only(true),
+                _ => Err(EFAULT),
             };
+            let found = match (mapped, manner.what) {
+                (Err(EFAULT), Prefetch::MappedOnly) => match mapped_only(false) {
+                    Err(EFAULT) => Ok(0),
+                    found => found,
+                },
+                (Err(EFAULT), _) => self.find_patiently(mm, span, pages, addr, count, manner),
+                (found, _) => found,
+            };
+            trace::prefetch(addr, count, write, &found);
+            let found = found?;
             self.stats.prefetched.add(found);
             total = total.saturating_add(found);
             // Past what was found, or past the page that was not.
@@ -389,5 +411,42 @@ impl Paged {
             }
             task::let_others_run();
         }
+    }
+
+    /// As [`Paged::find`], faulting, and waiting for pages as the `manner` says.
+    fn find_patiently(
+        self: &Arc<Self>,
+        mm: &MmWithUser,
+        span: &Arc<Span>,
+        pages: &mut Pages,
+        addr: usize,
+        count: usize,
+        manner: &Manner<'_>,
+    ) -> Result<usize> {
+        let wanted = |effort| Wanted {
+            addr,
+            count,
+            write: manner.what == Prefetch::Write,
+            effort,
+        };
+        if !manner.waits_for_programs {
+            return self.find(mm, span, pages, wanted(Effort::NoProgram), manner.go_on);
+        }
+        let end = addr.saturating_add(count.saturating_mul(PAGE_SIZE));
+        let wanted = wanted(Effort::Fault);
+        if !Pages::are_up_to_a_program(mm, addr..end)? {
+            return self.find(mm, span, pages, wanted, manner.go_on);
+        }
+        let (paged, span) = (self.clone(), span.clone());
+        let find = move || {
+            let mm = paged.users()?;
+            let mut pages = Pages::new(wanted.count)?;
+            paged.find(&mm, &span, &mut pages, wanted, &|| true)
+        };
+        let mut go_on = || !task::is_dying() && (manner.go_on)();
+        find_elsewhere(&PATIENT, find, &mut go_on).map_err(|e| match e {
+            EINTR if !task::is_dying() => EIO,
+            e => e,
+        })
     }
 }

@@ -14,7 +14,8 @@ use super::{
         }, //
     },
     fault::Pages,
-    stats::Stats, //
+    stats::Stats,
+    trace, //
 };
 use crate::bindings;
 use core::ops::Range;
@@ -231,6 +232,7 @@ impl Span {
         }
         drop(lock);
         span.stats.invalidations.add(gone);
+        trace::invalidate(start..end, gone);
         true
     }
 }

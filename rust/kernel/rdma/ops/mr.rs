@@ -140,7 +140,8 @@ impl<D: Driver> Ops<D> {
             // SAFETY: See the module's documentation. The core passes a copy of the caller's list.
             unsafe {
                 let list = core::slice::from_raw_parts(list, len as usize);
-                D::advise_mr(Object::<ib_pd, D::Pd>::state(pd)?, advice, flags, list)?;
+                let device = device_state::<D>((*pd).device)?;
+                device.advise_mr(Object::<ib_pd, D::Pd>::state(pd)?, advice, flags, list)?;
             }
             Ok(0)
         })

@@ -5,8 +5,8 @@
 use std::ptr::NonNull;
 
 use mrx::{
-    sys, Access, BindRequest, Context, Dimension, Entry, Layout, Pd, RawRange, Region, SetLayout,
-    SetLayoutError,
+    sys, Access, Advice, Advise, BindRequest, Context, Dimension, Entry, Layout, Pd, RawRange,
+    Region, SetLayout, SetLayoutError,
 };
 
 use super::scene::pair;
@@ -33,6 +33,7 @@ pub const TESTS: &[Test] = &[
         "safe interface: a bind request makes a staged layout active",
         bind,
     ),
+    Test::new("safe interface: advice is taken, or refused", advice),
     Test::new("safe interface: all that was made ends in order", order),
 ];
 
@@ -206,4 +207,27 @@ fn order(setup: &Setup) -> anyhow::Result<()> {
         ensure_eq!(second.layout_info()?.map(|info| info.nesting), Some(2_u32));
     }
     resources::come_back_to(&setup.device, &before)
+}
+
+fn advice(setup: &Setup) -> anyhow::Result<()> {
+    let pair = pair(setup)?;
+    let pd = domain(&pair)?;
+    let pinned = filled(&pd, &pattern(1, 100))?;
+    let paged = Region::with_memory(&pd, 1 << 20, access() | Access::ON_DEMAND)?;
+    let whole = paged.range(0..1 << 20);
+    for flags in [Advise::FLUSH, Advise::LATER] {
+        for advice in [
+            Advice::Prefetch,
+            Advice::PrefetchWrite,
+            Advice::PrefetchNoFault,
+        ] {
+            pd.advise(advice, flags, &[whole, paged.range(5..6)])?;
+            let error = pd.advise(advice, flags, &[pinned.range(0..100)]).err();
+            ensure_eq!(
+                error.and_then(|error| error.raw_os_error()),
+                Some(libc::EINVAL)
+            );
+        }
+    }
+    Ok(())
 }
