@@ -75,7 +75,10 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     }
     bench
         .report
-        .hold(BANDWIDTH, &row("WRITE", 64 << 10), MRX, RXE, 20.0);
+        .hold(BANDWIDTH, &row("WRITE", 64 << 10), MRX, RXE, 30.0);
+    for name in ["WRITE", "SEND", "READ"] {
+        bench.report.hold(MESSAGES, &row(name, 8), MRX, RXE, 5.0);
+    }
     Ok(())
 }
 

@@ -61,6 +61,6 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             .report
             .add(TABLE, LATE, subject, late, Unit::Microseconds);
     }
-    bench.report.hold(TABLE, MEDIAN, MRX, RXE, 3.0);
+    bench.report.hold(TABLE, MEDIAN, MRX, RXE, 5.0);
     Ok(())
 }

@@ -63,8 +63,8 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             .report
             .add(LATENCY, SEND, subject, value, Unit::Microseconds);
     }
-    bench.report.hold(BANDWIDTH, WRITE, MRX, RXE, 20.0);
-    bench.report.hold(LATENCY, SEND, MRX, RXE, 3.0);
+    bench.report.hold(BANDWIDTH, WRITE, MRX, RXE, 30.0);
+    bench.report.hold(LATENCY, SEND, MRX, RXE, 5.0);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mrx_demo::verbs::{Memory, Region};
 
-use super::Bench;
+use super::{Bench, MRX, RXE};
 use crate::{
     flow::seconds,
     link::Loop,
@@ -45,5 +45,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             }
         }
     }
+    let row = format!("ibv_reg_mr {}", bytes(64 << 20));
+    bench.report.hold(TABLE, &row, MRX, RXE, 1.0);
     Ok(())
 }
