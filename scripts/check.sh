@@ -89,6 +89,7 @@ try "the library and the programs build without a warning" \
 	"$MRX_TOP/scripts/lint.sh" userspace
 say "Property tests of the layouts"
 cargo_tests "layout arithmetic" -p mrx-layout
+try "the layout arithmetic is right under AddressSanitizer" "$MRX_TOP/scripts/sanitize.sh"
 cargo_tests "library" -p mrx
 [ -n "$host_only" ] || guest_tests
 

@@ -23,7 +23,8 @@ shell() {
 }
 
 rustfmt_() {
-	"$MRX_TOP/scripts/in-root.sh" rustfmt --check --edition 2021 rust/ib_mrx_main.rs
+	"$MRX_TOP/scripts/in-root.sh" rustfmt --check --edition 2021 rust/ib_mrx_main.rs \
+		selftests/peer/rust/main.rs selftests/kapi/rust/main.rs
 	"$MRX_TOP/scripts/in-root.sh" cargo fmt --all --check
 }
 

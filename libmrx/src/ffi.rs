@@ -211,7 +211,8 @@ pub unsafe extern "C" fn ibv_mr_set_layout_sg(
 unsafe fn flatten(
     entries: &[ibv_mr_layout_interleaved],
 ) -> io::Result<(Vec<mrx_interleaved>, Vec<mrx_dimension>)> {
-    let mut dimensions = Vec::new();
+    // Most entries have one.
+    let mut dimensions = Vec::with_capacity(entries.len());
     let mut flat = Vec::with_capacity(entries.len());
     for entry in entries {
         // SAFETY: by this function's contract.

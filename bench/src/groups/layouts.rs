@@ -230,8 +230,13 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             scene.a_request_each(bench, "rxe WR each")?;
         }
     }
-    let row = SHAPES[0].row();
-    bench.report.hold(TABLE, &row, INTERLEAVED, PACKING, 1.3);
-    bench.report.hold(TABLE, &row, SG, PACKING, 1.3);
+    for (shape, against_packing) in SHAPES.into_iter().zip([1.3, 1.0]) {
+        for subject in [INTERLEAVED, SG] {
+            let goals = [(PACKING, against_packing), (BLOCKS, 1.0)];
+            for (other, goal) in goals {
+                bench.report.hold(TABLE, &shape.row(), subject, other, goal);
+            }
+        }
+    }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use mrx_demo::verbs::{Pattern, Region};
+use mrx_demo::verbs::{Pattern, PatternList, Region};
 
 use super::Bench;
 use crate::{
@@ -50,9 +50,9 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             first,
             dimensions: vec![(PIECE as u64, 2)],
         };
-        let entries: Vec<_> = ranges.iter().map(entry).collect();
+        let mut list = PatternList::new(&ranges.iter().map(entry).collect::<Vec<_>>());
         let region = Region::empty(&ends.device)?;
-        let interleaved = 1e6 / rate(bench.time, || region.set_pattern(&entries))?;
+        let interleaved = 1e6 / rate(bench.time, || region.set_patterns(&mut list))?;
 
         let values = [
             (SG, sg),

@@ -11,7 +11,7 @@ use std::io;
 pub use device::Device;
 pub use mrx::sys::{self, ibv_sge as Sge};
 pub use queue::{Address, Completions, Depths, QueuePair, Work};
-pub use region::{Memory, Pattern, Region, ALL};
+pub use region::{Memory, Pattern, PatternList, Region, ALL};
 
 /// Turns a return value of libibverbs, 0 or an errno value, into a result.
 fn status(errno: i32) -> io::Result<()> {

@@ -111,6 +111,45 @@ pub struct Pattern {
     pub dimensions: Vec<(u64, u64)>,
 }
 
+/// Entries as the C interface wants them.
+pub struct PatternList {
+    list: Vec<ibv_mr_layout_interleaved>,
+    /// What the list points to.
+    _dimensions: Vec<Vec<ibv_mr_layout_interleaved_dimensions>>,
+}
+
+impl PatternList {
+    /// A list of `entries`.
+    pub fn new(entries: &[Pattern]) -> Self {
+        let mut dimensions: Vec<Vec<_>> = entries
+            .iter()
+            .map(|entry| {
+                let of = |&(offset_stride, datum_count): &(u64, u64)| {
+                    ibv_mr_layout_interleaved_dimensions {
+                        offset_stride,
+                        datum_count,
+                    }
+                };
+                entry.dimensions.iter().map(of).collect()
+            })
+            .collect();
+        let list = entries
+            .iter()
+            .zip(&mut dimensions)
+            .map(|(entry, own)| ibv_mr_layout_interleaved {
+                first_datum: entry.first,
+                num_repeated: 1,
+                num_dimensions: own.len() as i32,
+                dims: own.as_mut_ptr(),
+            })
+            .collect();
+        Self {
+            list,
+            _dimensions: dimensions,
+        }
+    }
+}
+
 /// A memory region.
 pub struct Region {
     raw: *mut ibv_mr,
@@ -201,28 +240,12 @@ impl Region {
 
     /// Makes this region a pattern that takes one datum of each entry in turn.
     pub fn set_pattern(&self, entries: &[Pattern]) -> anyhow::Result<()> {
-        let mut dimensions: Vec<Vec<_>> = entries
-            .iter()
-            .map(|entry| {
-                let of = |&(offset_stride, datum_count): &(u64, u64)| {
-                    ibv_mr_layout_interleaved_dimensions {
-                        offset_stride,
-                        datum_count,
-                    }
-                };
-                entry.dimensions.iter().map(of).collect()
-            })
-            .collect();
-        let mut list: Vec<_> = entries
-            .iter()
-            .zip(&mut dimensions)
-            .map(|(entry, own)| ibv_mr_layout_interleaved {
-                first_datum: entry.first,
-                num_repeated: 1,
-                num_dimensions: own.len() as i32,
-                dims: own.as_mut_ptr(),
-            })
-            .collect();
+        self.set_patterns(&mut PatternList::new(entries))
+    }
+
+    /// As [`Self::set_pattern`], with a list that is ready.
+    pub fn set_patterns(&self, patterns: &mut PatternList) -> anyhow::Result<()> {
+        let list = &mut patterns.list;
         let count = i32::try_from(list.len())?;
         // SAFETY: the region is live and used by one thread; the list and what
         // it points to outlive the call.

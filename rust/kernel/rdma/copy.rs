@@ -99,27 +99,116 @@ unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
 /// As for [`copy`]; the ranges do not overlap, and `len` is more than [`SHORT`].
 unsafe fn copy_words(to: *mut u8, from: *const u8, len: usize) {
     let head = (to as usize).wrapping_neg() % WORD;
-    let turns = (len - head) / (WORD * WORDS);
-    let body = head + turns * WORD * WORDS;
-    // SAFETY: All offsets are below `len`. Stores are aligned after the head; loads need not be.
+    let words = (len - head) / WORD;
+    let body = head + words * WORD;
+    // SAFETY: All offsets are below `len`. Stores are aligned after the head.
     unsafe {
         if head > 0 {
             core::ptr::copy_nonoverlapping(from, to, head);
         }
-        let mut source = from.add(head).cast::<[u64; WORDS]>();
-        let mut target = to.add(head).cast::<u64>();
+        copy_whole_words(to.add(head).cast(), from.add(head), words);
+        if body < len {
+            core::ptr::copy_nonoverlapping(from.add(body), to.add(body), len - body);
+        }
+    }
+}
+
+/// Copies `words` words.
+///
+/// # Safety
+///
+/// `from` is valid for reads and `to` for writes of so many, and they do not overlap.
+#[inline]
+unsafe fn copy_whole_words(to: *mut u64, from: *const u8, words: usize) {
+    let turns = words / WORDS;
+    let mut source = from.cast::<[u64; WORDS]>();
+    let mut target = to;
+    // SAFETY: By the requirements of this function. Stores are aligned; loads need not be.
+    unsafe {
         for _ in 0..turns {
-            let words = source.read_unaligned();
-            for word in words {
+            for word in source.read_unaligned() {
                 // Volatile, or the compiler makes the loop the very call that it replaces.
                 target.write_volatile(word);
                 target = target.add(1);
             }
             source = source.add(1);
         }
-        if body < len {
-            core::ptr::copy_nonoverlapping(from.add(body), to.add(body), len - body);
+        let mut source = source.cast::<u64>();
+        for _ in turns * WORDS..words {
+            target.write_volatile(source.read_unaligned());
+            source = source.add(1);
+            target = target.add(1);
         }
+    }
+}
+
+/// Copies `count` blocks of `block` bytes, of which each begins `from_stride` bytes behind the one
+/// before it, to places that are `to_stride` bytes apart. What overlaps is copied block by block.
+///
+/// # Safety
+///
+/// As for [`copy`], for each of the blocks. All of one side are within an object, or what is
+/// treated as one.
+pub unsafe fn copy_blocks(
+    to: *mut u8,
+    to_stride: usize,
+    from: *const u8,
+    from_stride: usize,
+    block: usize,
+    count: usize,
+) {
+    let reach = |stride: usize| stride * (count - 1) + block;
+    let (to_at, from_at) = (to as usize, from as usize);
+    let apart = to_at.wrapping_add(reach(to_stride)) <= from_at
+        || from_at.wrapping_add(reach(from_stride)) <= to_at;
+    let aligned = (to_at | to_stride | block) % WORD == 0;
+    let by_words = aligned && (block <= FEW_WORDS || BY_WORDS.load(Relaxed));
+    // SAFETY: By the requirements of this function; the two sides do not overlap where that
+    // matters, and words are stored where they are aligned.
+    unsafe {
+        match block {
+            4 if apart => copy_each::<u32>(to, to_stride, from, from_stride, count),
+            WORD if apart => copy_each::<u64>(to, to_stride, from, from_stride, count),
+            _ => {
+                let (mut to, mut from) = (to, from);
+                for _ in 0..count {
+                    if apart && by_words {
+                        copy_whole_words(to.cast(), from, block / WORD);
+                    } else {
+                        copy(to, from, block);
+                    }
+                    to = to.wrapping_add(to_stride);
+                    from = from.wrapping_add(from_stride);
+                }
+            }
+        }
+    }
+}
+
+/// Below this many bytes a loop over words is no slower than the kernel's function, whatever the
+/// machine.
+const FEW_WORDS: usize = 128;
+
+/// As [`copy_blocks`], of blocks that are a `T`.
+///
+/// # Safety
+///
+/// As for [`copy_blocks`]; the two sides do not overlap.
+unsafe fn copy_each<T: Copy>(
+    mut to: *mut u8,
+    to_stride: usize,
+    mut from: *const u8,
+    from_stride: usize,
+    count: usize,
+) {
+    for _ in 0..count {
+        // SAFETY: By the requirements of this function.
+        unsafe {
+            to.cast::<T>()
+                .write_unaligned(from.cast::<T>().read_unaligned());
+        }
+        to = to.wrapping_add(to_stride);
+        from = from.wrapping_add(from_stride);
     }
 }
 

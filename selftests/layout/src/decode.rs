@@ -106,8 +106,19 @@ fn small_items(numbers: &mut Numbers<'_>, world: &World, count: u64) -> Vec<Item
             let end = last.offset + last.length;
             (end < world.length(last.source)).then_some((last.source, end))
         });
+        let choice = if continued.is_some() {
+            numbers.below(3)
+        } else {
+            1
+        };
+        if choice == 2 {
+            if let Some(next) = repeated(numbers, world, &items) {
+                items.push(next);
+                continue;
+            }
+        }
         let (source, offset) = match continued {
-            Some(place) if numbers.below(3) == 0 => place,
+            Some(place) if choice == 0 => place,
             _ => {
                 let source = source(numbers, world);
                 (source, numbers.below(world.length(source)))
@@ -121,6 +132,22 @@ fn small_items(numbers: &mut Numbers<'_>, world: &World, count: u64) -> Vec<Item
         });
     }
     items
+}
+
+/// The item that goes on as the last ones do: as long as the last, and as far from it as that is
+/// from the one before it.
+fn repeated(numbers: &mut Numbers<'_>, world: &World, items: &[Item]) -> Option<Item> {
+    let last = items.last()?;
+    let before = items.len().checked_sub(2).map(|index| &items[index]);
+    let stride = match before.filter(|before| before.source == last.source) {
+        Some(before) => last.offset.checked_sub(before.offset)?,
+        None => last.length + numbers.below(8),
+    };
+    let next = Item {
+        offset: last.offset + stride,
+        ..last.clone()
+    };
+    (next.offset + next.length <= world.length(next.source)).then_some(next)
 }
 
 fn small_entry(numbers: &mut Numbers<'_>, world: &World) -> Entry {

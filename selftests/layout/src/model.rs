@@ -163,7 +163,11 @@ impl World {
                         dimensions,
                     })
                     .collect();
-                Layout::interleaved(&entries)
+                // Every layout is tried as the next one on the region that had the last.
+                let last = (0..self.sources.len())
+                    .rev()
+                    .find_map(|index| self.layout(index));
+                Layout::interleaved_like(&entries, last.map(|layout| &**layout))
             }
         }
     }

@@ -4,9 +4,9 @@
 
 use mrx_layout::{
     layout::{
-        ByteLength, ByteOffset, ByteStride, DatumCount, DescriptorCount, Dimension, ErrorClass,
-        InterleavedEntry, Layout, LayoutError, NestingLevel, Position, RepeatCount, SgItem, Source,
-        MAX_DIMENSIONS, MAX_NESTING,
+        probe, ByteLength, ByteOffset, ByteStride, DatumCount, DescriptorCount, Dimension,
+        ErrorClass, InterleavedEntry, Layout, LayoutError, NestingLevel, Position, RepeatCount,
+        SgItem, Source, MAX_DIMENSIONS, MAX_NESTING,
     },
     model::Memory,
 };
@@ -145,21 +145,112 @@ fn a_nested_sg_layout_is_flattened() {
     let pieces: Vec<_> = (0..60).map(|i| item(memory(A, 600), i * 10, 5)).collect();
     let inner = nested(Layout::sg(&pieces).unwrap());
     let outer = Layout::sg(&[item(inner, 7, 6)]).unwrap();
-    let expected = [(A, 12, 3, 0, 1), (A, 20, 3, 0, 1)];
-    assert_eq!(runs(&outer), expected);
+    // The ends of two pieces, 8 bytes apart.
+    assert_eq!(runs(&outer), [(A, 12, 3, 8, 2)]);
     assert!(outer.memory() > 0 && outer.memory() < 1000);
 }
 
 #[test]
 fn a_large_nested_sg_layout_is_not_copied() {
+    // Pieces of one and of two bytes in turn are no run.
     let pieces: Vec<_> = (0..10_000)
-        .map(|i| item(memory(A, 20_000), i * 2, 1))
+        .map(|i| item(memory(A, 40_000), i * 4, 1 + i % 2))
         .collect();
     let inner = nested(Layout::sg(&pieces).unwrap());
-    let outer = Layout::sg(&[item(inner, 0, 10_000)]).unwrap();
+    let outer = Layout::sg(&[item(inner, 0, 15_000)]).unwrap();
     assert!(outer.memory() < 1000);
     assert_eq!(runs(&outer).len(), 10_000);
-    assert_eq!(runs_of(&outer, 9_999, 1), [(A, 19_998, 1, 0, 1)]);
+    assert_eq!(runs_of(&outer, 14_998, 2), [(A, 39_996, 2, 0, 1)]);
+}
+
+#[test]
+fn equal_ranges_at_equal_distances_are_one_run() {
+    let items: Vec<_> = (0..10_000)
+        .map(|i| item(memory(A, 1 << 20), 7 + i * 100, 64))
+        .collect();
+    let layout = Layout::sg(&items).unwrap();
+    assert_eq!(runs(&layout), [(A, 7, 64, 100, 10_000)]);
+    assert!(layout.memory() < 1000);
+    assert_eq!(layout.descriptors(), DescriptorCount(10_000));
+    assert_eq!(
+        runs_of(&layout, 64 * 5000 + 60, 4 + 64 * 3 + 1),
+        [
+            (A, 7 + 500_000 + 60, 4, 0, 1),
+            (A, 7 + 500_100, 64, 100, 3),
+            (A, 7 + 500_400, 1, 0, 1)
+        ]
+    );
+}
+
+#[test]
+fn a_run_ends_where_distance_length_or_memory_changes() {
+    let layout = Layout::sg(&[
+        item(memory(A, 999), 0, 4),
+        item(memory(A, 999), 10, 4),
+        item(memory(A, 999), 20, 4),
+        item(memory(A, 999), 31, 4),
+        item(memory(A, 999), 41, 5),
+        item(memory(B, 999), 51, 5),
+        item(memory(B, 999), 51, 5),
+        item(memory(B, 999), 51, 5),
+        item(memory(B, 999), 50, 5),
+    ])
+    .unwrap();
+    assert_eq!(
+        runs(&layout),
+        [
+            (A, 0, 4, 10, 3),
+            (A, 31, 4, 0, 1),
+            (A, 41, 5, 0, 1),
+            (B, 51, 5, 0, 3),
+            (B, 50, 5, 0, 1)
+        ]
+    );
+}
+
+#[test]
+fn a_run_of_a_layout_is_walked_piece_by_piece() {
+    let row = [dimension(3, 100)];
+    let below = nested(Layout::interleaved(&[entry(memory(A, 1000), 0, 1, 1, &row)]).unwrap());
+    let items: Vec<_> = (0..3).map(|i| item(below.clone(), i * 10, 2)).collect();
+    let layout = Layout::sg(&items).unwrap();
+    assert_eq!(
+        runs(&layout),
+        [(A, 0, 1, 3, 2), (A, 30, 1, 3, 2), (A, 60, 1, 3, 2)]
+    );
+}
+
+#[test]
+fn what_is_cut_out_of_a_run_continues_it() {
+    let pieces: Vec<_> = (0..100).map(|i| item(memory(A, 1000), i * 10, 5)).collect();
+    let inner = nested(Layout::sg(&pieces).unwrap());
+    let halves = [item(inner.clone(), 0, 250), item(inner, 250, 250)];
+    assert_eq!(runs(&Layout::sg(&halves).unwrap()), [(A, 0, 5, 10, 100)]);
+}
+
+#[test]
+fn a_layout_shares_the_order_of_turns_with_one_that_is_like_it() {
+    let row = [dimension(16, 5)];
+    let at = |offset, repeat| entry(memory(A, 1000), offset, 4, repeat, &row);
+    let first = Layout::interleaved(&[at(0, 1), at(200, 2), at(400, 1)]).unwrap();
+    // A table of patterns, and nothing for the turns.
+    let like = |entries: &[InterleavedEntry<'_, Memory>]| {
+        probe::with_allocations(1, || Layout::interleaved_like(entries, Some(&first)))
+    };
+    let moved = like(&[at(8, 1), at(0, 2), at(100, 1)]).unwrap();
+    assert_eq!(
+        runs(&moved)[..3],
+        [(A, 8, 4, 0, 1), (A, 0, 4, 16, 2), (A, 100, 4, 0, 1)]
+    );
+    // Other turns are worked out again, which takes memory.
+    for other in [
+        &[at(8, 1), at(0, 1), at(100, 1)][..],
+        &[at(8, 1), at(0, 2)],
+        &[at(8, 1), at(0, 2), entry(memory(A, 99), 0, 5, 1, &row)],
+        &[at(8, 1), at(0, 2), entry(memory(A, 99), 0, 4, 1, &row[..0])],
+    ] {
+        assert!(like(other).is_err());
+    }
 }
 
 #[test]

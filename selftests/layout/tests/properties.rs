@@ -63,14 +63,18 @@ fn the_fuzz_target_accepts_pseudo_random_inputs() {
 
 #[test]
 fn the_cases_reach_what_they_are_made_for() {
-    let (mut deep, mut strided, mut huge) = (0, 0, 0);
+    let (mut deep, mut strided, mut regular, mut huge) = (0, 0, 0, 0);
     for data in pseudo_random_inputs(2_000) {
         let world = small_world(&mut Numbers::new(&data));
         for index in 0..world.sources.len() {
             if let Some(layout) = world.layout(index) {
                 deep += usize::from(layout.depth().0 >= 4);
                 let mut runs = layout.walk(Position(0), layout.length()).unwrap();
-                strided += usize::from(runs.any(|run| run.count.0 > 1));
+                let of_ranges = matches!(world.descriptions[index], Description::Sg(_));
+                if runs.any(|run| run.count.0 > 1) {
+                    strided += 1;
+                    regular += usize::from(of_ranges);
+                }
             }
         }
         let mut world = World::default();
@@ -82,6 +86,7 @@ fn the_cases_reach_what_they_are_made_for() {
     }
     assert!(deep > 500, "{deep} layouts of depth 4 and more");
     assert!(strided > 500, "{strided} layouts with strided runs");
+    assert!(regular > 200, "{regular} lists of ranges with strided runs");
     assert!(
         huge > 100,
         "{huge} interleaved layouts longer than their memory"

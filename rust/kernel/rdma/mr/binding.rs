@@ -33,6 +33,8 @@ use super::{
         Region, //
     },
 };
+use crate::bindings::ib_mr;
+use core::ptr::NonNull;
 use kernel::{
     prelude::*,
     sync::{
@@ -90,7 +92,12 @@ impl Description {
         }
     }
 
-    fn build(&self, resolver: &mut Resolver<'_>) -> Result<RegionLayout> {
+    /// Makes the layout; what it has in common with `like`, it shares.
+    fn build(
+        &self,
+        resolver: &mut Resolver<'_>,
+        like: Option<&RegionLayout>,
+    ) -> Result<RegionLayout> {
         match self {
             Self::Sg(ranges) => {
                 let mut items = KVVec::with_capacity(ranges.len(), GFP_KERNEL_ACCOUNT)?;
@@ -128,7 +135,7 @@ impl Description {
                 if !left.is_empty() {
                     return Err(EINVAL);
                 }
-                Ok(Layout::interleaved(&patterns)?)
+                Ok(Layout::interleaved_like(&patterns, like)?)
             }
         }
     }
@@ -169,6 +176,39 @@ pub(super) struct Staged {
     pub(super) bound: Arc<Bound>,
     /// What the region will be named by.
     key: Key,
+    sight: Sight,
+}
+
+/// The core's object for a region, by which it tells a person of the region's length.
+///
+/// # Invariants
+///
+/// The object is there until the region has been retired.
+#[derive(Clone, Copy)]
+pub struct Sight(NonNull<ib_mr>);
+
+// SAFETY: Any thread may write to the object by the rules of `show`.
+unsafe impl Send for Sight {}
+
+impl Sight {
+    /// # Safety
+    ///
+    /// The object stays until the region that it is for has been retired.
+    pub(super) unsafe fn new(object: NonNull<ib_mr>) -> Self {
+        // INVARIANT: By the requirements of this function.
+        Self(object)
+    }
+
+    /// Shows the length of a layout that stands from now on.
+    ///
+    /// # Safety
+    ///
+    /// [`Domain::layouts`] is held, and the region has not been retired.
+    unsafe fn show(self, layout: &RegionLayout) {
+        // SAFETY: By the type invariant and the requirements of this function; one thread at a
+        // time gets here. Whoever reads the number does so at any time.
+        unsafe { (&raw mut (*self.0.as_ptr()).length).write_volatile(layout.length().0) };
+    }
 }
 
 /// The regions that a layout names. One may occur several times, and is then used as often.
@@ -285,6 +325,8 @@ impl Region {
     ///
     /// A layout that waits for its bind work request is given up by this.
     ///
+    /// `sight` is that of this region.
+    ///
     /// `EBUSY` if a layout refers to this region, `ENOENT` if it has been deregistered, `ESTALE`
     /// if its key would change and `keep_key` is set, `EOPNOTSUPP` if there are more descriptors
     /// than the region was made for; the errors of [`Resolver::resolve`] and of the layout.
@@ -293,13 +335,14 @@ impl Region {
         description: Description,
         keep_key: bool,
         start: Start,
+        sight: Sight,
     ) -> Result<Key> {
         let domain: &Arc<Domain> = self.domain();
         let layouts = domain.layouts.lock();
         if self.users.load(Relaxed) != 0 {
             return Err(EBUSY);
         }
-        let (needed, key) = {
+        let (needed, key, old) = {
             let state = self.state.lock();
             if state.ended {
                 return Err(ENOENT);
@@ -320,7 +363,7 @@ impl Region {
             } else {
                 state.access.rights()
             };
-            (needed, key)
+            (needed, key, state.bound.clone())
         };
 
         let mut resolver = Resolver {
@@ -330,7 +373,8 @@ impl Region {
             sources: KVVec::new(),
             last: None,
         };
-        let layout = description.build(&mut resolver)?.into_arc()?;
+        let like = old.as_ref().map(|old| &**old.layout());
+        let layout = description.build(&mut resolver, like)?.into_arc()?;
         let bound = Arc::new(
             Bound {
                 layout,
@@ -343,21 +387,28 @@ impl Region {
 
         // Nothing can fail from here on.
         bound.sources.retain();
-        let (staged, old) = {
+        if start == Start::Now {
+            // SAFETY: The lock is held, and the region had not been retired under it.
+            unsafe { sight.show(&bound.layout) };
+        }
+        let (staged, replaced) = {
             let mut state = self.state.lock();
             match start {
                 Start::Now => {
                     state.key = key;
                     (state.staged.take(), state.bound.replace(bound))
                 }
-                Start::WithWorkRequest => (state.staged.replace(Staged { bound, key }), None),
+                Start::WithWorkRequest => {
+                    let staged = Staged { bound, key, sight };
+                    (state.staged.replace(staged), None)
+                }
             }
         };
         if let Some(staged) = staged {
             staged.bound.release_sources(&layouts);
         }
-        if let Some(old) = old {
-            old.release_sources(&layouts);
+        if let Some(replaced) = replaced {
+            replaced.release_sources(&layouts);
         }
         Ok(key)
     }
@@ -393,6 +444,8 @@ impl Domain {
                 }
             };
             state.key = staged.key;
+            // SAFETY: The lock is held. A region that has been retired has nothing staged.
+            unsafe { staged.sight.show(&staged.bound.layout) };
             state.bound.replace(staged.bound)
         };
         if let Some(old) = old {

@@ -6,6 +6,7 @@ use super::{
     super::{
         copy::{
             copy as move_bytes,
+            copy_blocks as move_blocks,
             copy_io, //
         },
         odp::absent::FaultError,
@@ -84,28 +85,45 @@ pub fn copy(
 }
 
 /// Copies up to `most` bytes that both streams have at hand, and says how many.
-#[inline]
 fn copy_at_hand(to: &mut Stream<'_>, from: &mut Stream<'_>, most: usize) -> usize {
     let mut copied = 0;
     while copied < most {
-        let (source, target) = (from.at_hand(), to.at_hand());
-        let len = source.len.min(target.len).min(most - copied);
-        if len == 0 {
+        let (source, target) = (from.at_hand().first(), to.at_hand().first());
+        let left = most - copied;
+        let block = source.len.min(target.len).min(left);
+        if block == 0 {
             break;
         }
-        // SAFETY: Both stretches are memory of regions that the streams keep from being released,
-        // or kernel memory that its owner vouches for. They may overlap, and processes may write
-        // to them meanwhile; the bytes are not looked at.
+        let (in_source, in_target) = (from.at_hand().blocks(block), to.at_hand().blocks(block));
+        let count = in_source.count.min(in_target.count);
+        // SAFETY: Both streams have the blocks at hand, in memory of regions that they keep from
+        // being released, or in kernel memory that its owner vouches for. They may overlap, and
+        // processes may write to them meanwhile; the bytes are not looked at.
         unsafe {
             if source.io || target.io {
-                copy_io(target.addr, target.io, source.addr, source.io, len);
+                copy_io(target.addr, target.io, source.addr, source.io, block);
+            } else if count > 1 && 2 * block <= left {
+                let count = count.min(left / block);
+                let (to_stride, from_stride) = (in_target.stride, in_source.stride);
+                move_blocks(
+                    target.addr,
+                    to_stride,
+                    source.addr,
+                    from_stride,
+                    block,
+                    count,
+                );
+                from.advance_blocks(block, count);
+                to.advance_blocks(block, count);
+                copied += count * block;
+                continue;
             } else {
-                move_bytes(target.addr, source.addr, len);
+                move_bytes(target.addr, source.addr, block);
             }
         }
-        from.advance(len);
-        to.advance(len);
-        copied += len;
+        from.advance(block);
+        to.advance(block);
+        copied += block;
     }
     copied
 }

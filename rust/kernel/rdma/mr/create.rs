@@ -11,6 +11,7 @@ use super::{
         Description,
         NamedPattern,
         NamedRange,
+        Sight,
         Start, //
     },
     extension,
@@ -32,7 +33,10 @@ use crate::bindings::{
     ib_pd,
     ib_sge, //
 };
-use core::slice;
+use core::{
+    ptr::NonNull,
+    slice, //
+};
 use kernel::{
     error::{
         from_err_ptr,
@@ -156,7 +160,11 @@ pub(super) unsafe fn set_layout(
         _ => Start::WithWorkRequest,
     };
     let keep_key = flags & bindings::ib_mr_layout_flags_IB_MR_LAYOUT_AVOID_INVALIDATION != 0;
-    let key = region.set_layout(description, keep_key, start)?.raw();
+    // SAFETY: The core frees its object after the region has been deregistered.
+    let sight = unsafe { Sight::new(NonNull::new(mr).ok_or(EINVAL)?) };
+    let key = region
+        .set_layout(description, keep_key, start, sight)?
+        .raw();
     // SAFETY: As above.
     unsafe {
         (*mr).lkey = key;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#![forbid(unsafe_code)]
+
 //! Layouts: memory regions that are made of pieces of other regions.
 //!
 //! A [`Layout`] says, for each byte of a non-contiguous region, which byte of which other region
@@ -178,9 +180,23 @@ impl<L: Leaf> Layout<L> {
     /// bits, or nests too deep. The rules are those of the documentation of
     /// `ibv_mr_set_layout_interleaved`.
     pub fn interleaved(entries: &[InterleavedEntry<'_, L>]) -> Result<Self, LayoutError> {
+        Self::interleaved_like(entries, None)
+    }
+
+    /// As [`Layout::interleaved`]. Where the entries have as many data, of as many bytes and taken
+    /// as many at a time, as those of `like`, the order in which they take turns is not worked out
+    /// again, but shared.
+    pub fn interleaved_like(
+        entries: &[InterleavedEntry<'_, L>],
+        like: Option<&Self>,
+    ) -> Result<Self, LayoutError> {
+        let like = like.and_then(|layout| match &layout.plan {
+            Plan::Interleaved(plan) => Some(plan),
+            Plan::Sg(_) => None,
+        });
         let descriptors = count(entries)?;
         let depth = depth_above(entries.iter().map(|entry| &entry.source))?;
-        let (interleaved, length) = Interleaved::new(entries)?;
+        let (interleaved, length) = Interleaved::new(entries, like)?;
 
         Ok(Self {
             plan: Plan::Interleaved(interleaved),

@@ -219,19 +219,24 @@ impl Extents {
         if offset >= self.length {
             return None;
         }
-        let holds = |e: &Extent, index| e.start <= offset && offset < self.end_of(index);
-        let index = match self.extents.get(*hint) {
-            Some(extent) if holds(extent, *hint) => *hint,
-            _ => {
-                // The first extent starts at 0, so at least one starts at or before the offset.
-                let index = self
-                    .extents
-                    .partition_point(|e| e.start <= offset)
-                    .checked_sub(1)?;
-                *hint = index;
-                index
-            }
+        let holds = |&index: &usize| {
+            let here = self.extents.get(index);
+            here.is_some_and(|e| e.start <= offset && offset < self.end_of(index))
         };
+        // Most often the next bytes are in the same extent or in the one behind it.
+        let near = Some(*hint).filter(holds).or_else(|| {
+            let behind = hint.wrapping_add(1);
+            Some(behind).filter(holds)
+        });
+        let index = match near {
+            Some(index) => index,
+            // The first extent starts at 0, so at least one starts at or before the offset.
+            None => self
+                .extents
+                .partition_point(|e| e.start <= offset)
+                .checked_sub(1)?,
+        };
+        *hint = index;
         let extent = self.extents.get(index)?;
         let into = offset - extent.start;
         let left = self.end_of(index) - offset;

@@ -273,10 +273,13 @@ fn read_list<T: FromBytes, U>(
         return Err(EOPNOTSUPP);
     }
     let count = list.count as usize;
+    // All at once: each copy from user memory costs more than an entry does.
+    let mut bytes = KVVec::new();
+    user_slice::<T>(list, count)?.read_all(&mut bytes, GFP_KERNEL_ACCOUNT)?;
     let mut entries = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
-    let mut reader = user_slice::<T>(list, count)?.reader();
-    for _ in 0..count {
-        entries.push(convert(reader.read::<T>()?), GFP_KERNEL_ACCOUNT)?;
+    for entry in bytes.chunks_exact(size_of::<T>()) {
+        let entry = T::from_bytes_copy(entry).ok_or(EINVAL)?;
+        entries.push(convert(entry), GFP_KERNEL_ACCOUNT)?;
     }
     Ok(entries)
 }

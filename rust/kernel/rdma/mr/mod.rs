@@ -44,4 +44,5 @@ pub mod memory_window;
 pub mod methods;
 pub mod region;
 pub mod stream;
+mod train;
 pub mod window;

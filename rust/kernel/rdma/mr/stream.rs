@@ -29,6 +29,7 @@ use super::{
         Stretch, //
     },
     region::Region,
+    train::Train,
     window::{
         AccessError,
         Window, //
@@ -36,9 +37,7 @@ use super::{
 };
 use core::slice;
 use kernel::sync::{
-    atomic::{
-        Relaxed, //
-    },
+    atomic::Relaxed,
     Arc, //
 };
 
@@ -83,7 +82,7 @@ pub struct Stream<'a> {
     holder: Option<&'a Arc<Region>>,
     inside_holder: Option<Inside<'a, Memory>>,
     pieces: Pieces<'a>,
-    /// What is left of the current piece, which the current stretch is the beginning of.
+    /// The current piece, as it was when bytes of it were found last.
     piece: Option<Piece<'a>>,
     /// Keeps pages of the leaf where they are, if it is paged on demand.
     resident: Option<Resident>,
@@ -94,10 +93,12 @@ pub struct Stream<'a> {
     /// as it is.
     generation: Option<u32>,
     hint: usize,
-    stretch: Stretch,
-    /// How many more pieces of the current run lie next to the current stretch in the kernel's
-    /// address space, as they do in their region.
-    train: u64,
+    /// The bytes at hand, which the current piece begins with.
+    at_hand: Train,
+    /// The address of the first byte of the current piece.
+    origin: *mut u8,
+    /// How many pieces of the current run were at hand beside the current one at first.
+    coupled: usize,
     moved: usize,
     /// The current leaf's CPU access, if it is another driver's buffer, or that of one before it.
     /// The last field, so that it ends after everything that is held has been let go of.
@@ -135,12 +136,9 @@ impl<'a> Stream<'a> {
             leaf: None,
             generation: None,
             hint: 0,
-            stretch: Stretch {
-                addr: core::ptr::null_mut(),
-                len: 0,
-                io: false,
-            },
-            train: 0,
+            at_hand: Train::NONE,
+            origin: core::ptr::null_mut(),
+            coupled: 0,
             moved: 0,
             access: None,
         }
@@ -153,11 +151,11 @@ impl<'a> Stream<'a> {
     /// `data` is valid for reads as long as the stream is used.
     pub unsafe fn of_kernel_memory(data: *const u8, len: usize) -> Self {
         let mut stream = Self::new(&[]);
-        stream.stretch = Stretch {
+        stream.at_hand = Train::of(Stretch {
             addr: data.cast_mut(),
             len,
             io: false,
-        };
+        });
         stream
     }
 
@@ -182,117 +180,130 @@ impl<'a> Stream<'a> {
 
     /// The bytes that are at hand, maybe none.
     #[inline]
-    pub(super) fn at_hand(&self) -> Stretch {
-        self.stretch
+    pub(super) fn at_hand(&self) -> &Train {
+        &self.at_hand
     }
 
     /// What comes next.
     #[inline]
     pub(super) fn current(&mut self) -> Result<Next, AccessError> {
-        if self.stretch.len == 0 {
+        if self.at_hand.first().len == 0 {
             return self.refill();
         }
-        Ok(Next::Bytes(self.stretch))
+        Ok(Next::Bytes(self.at_hand.first()))
     }
 
+    /// Goes on by `len` bytes of the first piece that is at hand.
     #[inline]
     pub(super) fn advance(&mut self, len: usize) {
-        self.stretch.addr = self.stretch.addr.wrapping_add(len);
-        self.stretch.len -= len;
+        self.at_hand.advance(len);
         self.moved += len;
-        if let Some(piece) = &mut self.piece {
-            piece.offset += len as u64;
-            piece.length -= len as u64;
-            if piece.length == 0 && self.train > 0 {
-                self.board();
+    }
+
+    /// Goes on by `count` of the blocks of `block` bytes that are at hand.
+    #[inline]
+    pub(super) fn advance_blocks(&mut self, block: usize, count: usize) {
+        self.at_hand.advance_blocks(block, count);
+        self.moved += count * block;
+    }
+
+    /// Notes how far into the current piece and run the bytes at hand have come. Nothing is at hand
+    /// after that of the pieces behind the current one.
+    fn settle(&mut self) {
+        let Some(piece) = &mut self.piece else {
+            return;
+        };
+        let first = self.at_hand.first();
+        let taken = self.coupled - self.at_hand.more();
+        let gone = (first.addr as usize).wrapping_sub(self.origin as usize) as u64;
+        // Bytes at hand lie in memory as they do in their region.
+        piece.offset = piece.offset.wrapping_add(gone);
+        if self.coupled == 0 {
+            piece.length = piece.length.saturating_sub(gone);
+        } else {
+            piece.length = first.len as u64;
+            if let Pieces::Layout { run, .. } = &mut self.pieces {
+                *run = run.take().and_then(|run| run_after(run, taken as u64));
             }
         }
+        self.coupled = 0;
+        self.origin = first.addr;
+        self.at_hand = Train::of(first);
     }
 
-    /// Goes on to the next piece of the run, which is known to be within reach.
+    /// How many bytes from `offset` of the current piece on, `length` of which it is, are worth
+    /// asking for: with the pieces of the run behind it.
     #[inline]
-    fn board(&mut self) {
-        let (Some(piece), Pieces::Layout { run, .. }) = (&mut self.piece, &mut self.pieces) else {
-            return;
-        };
-        let Some(next) = run else {
-            return;
-        };
-        let ahead = next.offset.0.wrapping_sub(piece.offset) as usize;
-        piece.offset = next.offset.0;
-        piece.length = next.length.0;
-        self.stretch.addr = self.stretch.addr.wrapping_add(ahead);
-        self.stretch.len = piece.length as usize;
-        self.train -= 1;
-        next.count.0 -= 1;
-        if next.count.0 == 0 {
-            *run = None;
-        } else {
-            next.offset.0 += next.stride.0;
-        }
-    }
-
-    /// How many pieces of the current run follow the current one within `memory` that lies next to
-    /// each other. Zero where that is not worth while.
-    fn couple(&self, memory: &Memory, piece: &Piece<'_>) -> u64 {
+    fn worth(&self, offset: u64, length: u64) -> u64 {
         let Pieces::Layout { run: Some(run), .. } = &self.pieces else {
-            return 0;
+            return length;
         };
-        let (stride, length) = (run.stride.0, run.length.0);
-        let most = (LET_GO_AFTER as u64)
-            .checked_div(length)
-            .unwrap_or(0)
-            .min(run.count.0);
-        let wanted = || {
+        let behind = || {
             // The next piece may begin before what is left of this one; then nothing is known of
             // the memory that it begins in.
-            let ahead = run.offset.0.checked_sub(piece.offset)?;
-            let first_end = ahead.checked_add(length)?;
-            let last_end = stride
-                .checked_mul(most.checked_sub(1)?)?
-                .checked_add(first_end)?;
-            Some((first_end, last_end))
+            let ahead = run.offset.0.checked_sub(offset)?;
+            let steps = run.stride.0.checked_mul(run.count.0.checked_sub(1)?)?;
+            ahead.checked_add(steps)?.checked_add(run.length.0)
         };
-        let Some((first_end, last_end)) = wanted() else {
-            return 0;
+        behind().map_or(length, |all| all.max(length))
+    }
+
+    /// Adds to what is at hand, which is all of the current piece, the pieces of the run that lie
+    /// within the `reach` bytes from its first on.
+    fn couple(&mut self, offset: u64, reach: u64) {
+        let Pieces::Layout { run: Some(run), .. } = &self.pieces else {
+            return;
         };
-        let mut hint = self.hint;
-        let reach = match memory.stretch(piece.offset, last_end as usize, &mut hint) {
-            Some(stretch) if !stretch.io => stretch.len as u64,
-            _ => return 0,
+        let (stride, length) = (run.stride.0, run.length.0);
+        let Some(ahead) = run.offset.0.checked_sub(offset) else {
+            return;
         };
-        match reach.checked_sub(first_end) {
-            None => 0,
-            Some(beyond) => match beyond.checked_div(stride) {
-                None => most,
-                Some(more) => more.saturating_add(1).min(most),
-            },
+        let Some(beyond) = ahead
+            .checked_add(length)
+            .and_then(|end| reach.checked_sub(end))
+        else {
+            return;
+        };
+        let within = match beyond.checked_div(stride) {
+            None => u64::MAX,
+            Some(steps) => steps.saturating_add(1),
+        };
+        // A mebibyte at a time, as with single pieces.
+        let most = (LET_GO_AFTER as u64).checked_div(length).unwrap_or(0);
+        let more = run.count.0.min(within).min(most) as usize;
+        if more > 0 {
+            self.coupled = more;
+            self.at_hand
+                .couple(more, ahead as usize, length as usize, stride as usize);
         }
     }
 
-    /// Lets go of the memory of the current stretch, which is found again when it is asked for.
+    /// Lets go of the memory of the bytes at hand, which is found again when it is asked for.
     pub(super) fn let_go(&mut self) {
+        self.settle();
         self.moved = 0;
         self.resident = None;
         self.mapped = None;
         self.leaf = None;
         self.inside_holder = None;
-        self.train = 0;
         if self.piece.is_some() {
-            self.stretch.len = 0;
+            self.at_hand = Train::NONE;
+            self.origin = core::ptr::null_mut();
         }
     }
 
-    /// Finds the next stretch.
+    /// Finds the next bytes.
     fn refill(&mut self) -> Result<Next, AccessError> {
-        self.train = 0;
+        self.settle();
         let Some(piece) = self.next_piece() else {
             return Ok(Next::End);
         };
-        self.piece = Some(piece);
         if self.moved >= LET_GO_AFTER {
             self.let_go();
         }
+        self.at_hand = Train::NONE;
+        self.origin = core::ptr::null_mut();
+        self.piece = Some(piece);
         if let (Some(holder), None) = (self.holder, &self.inside_holder) {
             self.inside_holder = Some(enter(holder)?);
         }
@@ -314,7 +325,7 @@ impl<'a> Stream<'a> {
             return Err(AccessError::Revoked);
         }
         let len = (piece.length as usize).min(LET_GO_AFTER);
-        let stretch = match &**memory {
+        let first = match &**memory {
             Memory::Paged(memory) => {
                 let paged = memory.paged();
                 match paged.resident(piece.offset, len, self.write, &mut self.resident) {
@@ -330,17 +341,25 @@ impl<'a> Stream<'a> {
                 }
             }
             memory => {
-                let stretch = memory
-                    .stretch(piece.offset, len, &mut self.hint)
+                let worth = self.worth(piece.offset, piece.length) as usize;
+                let found = memory
+                    .stretch(piece.offset, worth, &mut self.hint)
                     .ok_or(AccessError::Revoked)?;
-                if stretch.len as u64 == piece.length {
-                    self.train = self.couple(memory, &piece);
+                let first = Stretch {
+                    len: found.len.min(len),
+                    ..found
+                };
+                self.at_hand = Train::of(first);
+                self.origin = first.addr;
+                if first.len as u64 == piece.length && !first.io {
+                    self.couple(piece.offset, found.len as u64);
                 }
-                stretch
+                return Ok(Next::Bytes(first));
             }
         };
-        self.stretch = stretch;
-        Ok(Next::Bytes(stretch))
+        self.at_hand = Train::of(first);
+        self.origin = first.addr;
+        Ok(Next::Bytes(first))
     }
 
     /// Looks for what is missing. This stream and the other one of the copy hold nothing.
@@ -418,7 +437,7 @@ impl<'a> Pieces<'a> {
                 (piece.length > 0).then_some(piece)
             }
             Self::Layout { walker, run } => {
-                let mut current = match run.take() {
+                let current = match run.take() {
                     Some(run) => run,
                     None => walker.next()?,
                 };
@@ -427,13 +446,18 @@ impl<'a> Pieces<'a> {
                     offset: current.offset.0,
                     length: current.length.0,
                 };
-                if current.count.0 > 1 {
-                    current.count.0 -= 1;
-                    current.offset.0 += current.stride.0;
-                    *run = Some(current);
-                }
+                *run = run_after(current, 1);
                 Some(piece)
             }
         }
     }
+}
+
+/// What is left of a run without its first `count` pieces.
+#[inline]
+fn run_after<'a>(mut run: Run<'a, Arc<Region>>, count: u64) -> Option<Run<'a, Arc<Region>>> {
+    run.count.0 = run.count.0.saturating_sub(count);
+    // One step beyond the last piece may be beyond what a number can say.
+    run.offset.0 = run.offset.0.wrapping_add(run.stride.0.wrapping_mul(count));
+    (run.count.0 > 0).then_some(run)
 }

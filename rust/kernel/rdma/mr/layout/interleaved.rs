@@ -7,7 +7,11 @@ use super::{
         Axis,
         Pattern, //
     },
-    platform::Table,
+    platform::{
+        share,
+        Arc,
+        Table, //
+    },
     rounds::{
         Found,
         Rounds,
@@ -48,14 +52,17 @@ pub struct InterleavedEntry<'d, L> {
 pub(super) struct Interleaved<L> {
     patterns: Table<Pattern<L>>,
     outer_axes: Table<Axis>,
-    rounds: Rounds,
+    /// Who has its turn when, which layouts have in common whose entries are as many and as long
+    /// as each other's.
+    rounds: Arc<Rounds>,
 }
 
 impl<L: Leaf> Interleaved<L> {
-    /// The plan and its length in bytes. Fails as
+    /// The plan and its length in bytes; what it has in common with `like`, it shares. Fails as
     /// [`Layout::interleaved`](super::Layout::interleaved) does.
     pub(super) fn new(
         entries: &[InterleavedEntry<'_, L>],
+        like: Option<&Self>,
     ) -> Result<(Self, ByteLength), LayoutError> {
         let mut patterns = Table::with_capacity(entries.len())?;
         let mut outer_axes = Table::with_capacity(0)?;
@@ -67,8 +74,19 @@ impl<L: Leaf> Interleaved<L> {
                 .ok_or(LayoutError::TotalOverflow { entry })?;
             patterns.push(pattern)?;
         }
-        let turns = patterns.iter().map(|p| (p.turns, p.length()));
-        let rounds = Rounds::new(turns)?;
+        let turns = |of: &Pattern<L>| (of.turns, of.length());
+        let rounds = match like {
+            Some(like)
+                if like
+                    .patterns
+                    .iter()
+                    .map(turns)
+                    .eq(patterns.iter().map(turns)) =>
+            {
+                like.rounds.clone()
+            }
+            _ => share(Rounds::new(patterns.iter().map(turns))?)?,
+        };
 
         let interleaved = Self {
             patterns,

@@ -29,7 +29,7 @@ use core::{
 };
 
 /// How many data an entry contributes to each round.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turns {
     data: NonZeroU64,
     /// Data of a full turn; at most `data`.

@@ -11,12 +11,15 @@ use super::{
     walk::Span,
     ByteLength,
     ByteOffset,
+    ByteStride,
+    DatumCount,
     LayoutError,
     Leaf,
     Plan,
     Position,
     Source, //
 };
+use core::num::NonZeroU64;
 
 /// An item of an SG layout: a range of a source.
 pub struct SgItem<L> {
@@ -28,26 +31,35 @@ pub struct SgItem<L> {
     pub length: ByteLength,
 }
 
-/// How many pieces beyond one for each item a list may grow to by flattening nested SG layouts.
-const EXTRA_PIECES_PER_ITEM: usize = 3;
-const EXTRA_PIECES: usize = 64;
+/// How many runs beyond one for each item a list may grow to by flattening nested SG layouts.
+const EXTRA_RUNS_PER_ITEM: usize = 3;
+const EXTRA_RUNS: usize = 64;
 
-/// A piece of the layout that is contiguous in its source.
-struct Piece<L> {
+/// Equally long, equally spaced pieces of a source, which follow one another in the layout.
+struct Pieces<L> {
     source: Source<L>,
+    /// The first byte of the first piece.
     offset: ByteOffset,
-    length: ByteLength,
+    /// The bytes of each.
+    length: NonZeroU64,
+    /// From the start of each to that of the next; 0 for a single piece.
+    stride: u64,
+    count: NonZeroU64,
     start: Position,
 }
 
 /// The plan of an SG layout.
 ///
+/// A list of ranges that a pattern can stand for is walked, and found in, as that pattern: items
+/// that continue each other in the same source become one piece, and pieces at equal distances one
+/// run, of which there are fewer than of items.
+///
 /// # Invariants
 ///
-/// Each piece is inside of its source and not empty, and starts where the one before it ends; the
-/// first starts at 0.
+/// All pieces are inside of their source; each run starts where the one before it ends, the first
+/// at 0.
 pub(super) struct Sg<L> {
-    pieces: Table<Piece<L>>,
+    runs: Table<Pieces<L>>,
 }
 
 impl<L: Leaf> Sg<L> {
@@ -55,76 +67,110 @@ impl<L: Leaf> Sg<L> {
     pub(super) fn new(items: &[SgItem<L>]) -> Result<(Self, ByteLength), LayoutError> {
         let total = check(items)?;
         let mut sg = Self {
-            pieces: Table::with_capacity(items.len())?,
+            runs: Table::with_capacity(0)?,
         };
         let mut extra = items
             .len()
-            .saturating_mul(EXTRA_PIECES_PER_ITEM)
-            .saturating_add(EXTRA_PIECES);
+            .saturating_mul(EXTRA_RUNS_PER_ITEM)
+            .saturating_add(EXTRA_RUNS);
 
         for item in items {
-            match sg_within(item) {
-                Some((first, more)) if more.len() <= extra => {
-                    extra = extra.saturating_sub(more.len());
-                    sg.push_part(first, item)?;
-                    for piece in more {
-                        sg.push_part(piece, item)?;
+            match spans_within(item, extra) {
+                Some((spans, runs)) => {
+                    extra = extra.saturating_sub(runs.saturating_sub(1));
+                    for span in spans {
+                        sg.push(&span)?;
                     }
                 }
-                _ => sg.push(&item.source, item.offset, item.length)?,
+                None => sg.push(&Span::piece(&item.source, item.offset, item.length))?,
             }
         }
         Ok((sg, total))
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.pieces.memory()
+        self.runs.memory()
     }
 
-    /// Appends what `piece` of the layout under `item` and the range of `item` have in common.
-    fn push_part(&mut self, piece: &Piece<L>, item: &SgItem<L>) -> Result<(), LayoutError> {
-        let first = item.offset.in_layout();
-        let from = piece.start.max(first);
-        let to = piece.end().min(first.plus(item.length));
-
-        let offset = piece.offset.plus(from.since(piece.start));
-        self.push(&piece.source, offset, to.since(from))
-    }
-
-    fn push(
-        &mut self,
-        source: &Source<L>,
-        offset: ByteOffset,
-        length: ByteLength,
-    ) -> Result<(), LayoutError> {
+    fn push(&mut self, span: &Span<'_, L>) -> Result<(), LayoutError> {
         let mut start = Position(0);
-        if let Some(last) = self.pieces.last_mut() {
-            if last.source.is_same(source) && last.offset.plus(last.length) == offset {
-                last.length = ByteLength(exact::add(last.length.0, length.0));
+        if let Some(last) = self.runs.last_mut() {
+            if last.continue_with(span) {
                 return Ok(());
             }
             start = last.end();
         }
-        self.pieces.push(Piece {
-            source: source.clone(),
-            offset,
+        let (length, count) = (
+            NonZeroU64::new(span.length.0),
+            NonZeroU64::new(span.count.0),
+        );
+        let (Some(length), Some(count)) = (length, count) else {
+            // Items and the spans of a walk are not empty.
+            return Ok(());
+        };
+        self.runs.push(Pieces {
+            source: span.source.clone(),
+            offset: span.offset,
             length,
+            stride: span.stride.0,
+            count,
             start,
         })
     }
 
-    /// Index of the piece that `position` is in.
+    /// Index of the run that `position` is in.
     fn find(&self, position: Position) -> usize {
-        self.pieces.partition_point(|piece| {
+        let after = self.runs.partition_point(|run| {
             count_visit();
-            piece.end() <= position
-        })
+            run.start <= position
+        });
+        // The first run starts at 0.
+        after.saturating_sub(1)
     }
 }
 
-impl<L> Piece<L> {
+impl<L: Leaf> Pieces<L> {
     fn end(&self) -> Position {
-        self.start.plus(self.length)
+        let bytes = exact::mul(self.length.get(), self.count.get());
+        self.start.plus(ByteLength(bytes))
+    }
+
+    /// Takes the pieces of `span` in, if it all stays one piece or one run.
+    fn continue_with(&mut self, span: &Span<'_, L>) -> bool {
+        if !self.source.is_same(span.source) {
+            return false;
+        }
+        let length = self.length.get();
+        // What the pieces are is inside of the source, but what would follow them need not be.
+        let Some(ahead) = span.offset.0.checked_sub(self.offset.0) else {
+            return false;
+        };
+        if self.count == NonZeroU64::MIN && span.count.0 == 1 {
+            if ahead == length {
+                // Both are in the source, so their sum is a length.
+                self.length = self.length.saturating_add(span.length.0);
+                return true;
+            }
+            if span.length.0 == length {
+                self.stride = ahead;
+                self.count = self.count.saturating_add(1);
+                return true;
+            }
+            return false;
+        }
+        let stride = match self.count {
+            NonZeroU64::MIN => span.stride.0,
+            _ => self.stride,
+        };
+        if span.length.0 != length
+            || (span.count.0 > 1 && span.stride.0 != stride)
+            || stride.checked_mul(self.count.get()) != Some(ahead)
+        {
+            return false;
+        }
+        self.stride = stride;
+        self.count = self.count.saturating_add(span.count.0);
+        true
     }
 }
 
@@ -149,8 +195,9 @@ fn check<L: Leaf>(items: &[SgItem<L>]) -> Result<ByteLength, LayoutError> {
     Ok(ByteLength(total))
 }
 
-/// The pieces that `item` stands for, as the first and the others, if its source is an SG layout.
-fn sg_within<L: Leaf>(item: &SgItem<L>) -> Option<(&Piece<L>, &[Piece<L>])> {
+/// The spans that `item` stands for and how many they are, if its source is an SG layout and they
+/// are at most `extra` more than one.
+fn spans_within<L: Leaf>(item: &SgItem<L>, extra: usize) -> Option<(Cursor<'_, L>, usize)> {
     let Source::Nested(layout) = &item.source else {
         return None;
     };
@@ -158,18 +205,18 @@ fn sg_within<L: Leaf>(item: &SgItem<L>) -> Option<(&Piece<L>, &[Piece<L>])> {
         return None;
     };
     let first = item.offset.in_layout();
-    let last = first.plus(ByteLength(exact::sub(item.length.0, 1)));
-    let (first, more) = sg
-        .pieces
-        .get(sg.find(first)..=sg.find(last))?
-        .split_first()?;
-    Some((first, more))
+    let end = first.plus(item.length);
+    let most = extra.saturating_add(1);
+    let count = Cursor::new(sg, first, end)
+        .take(most.saturating_add(1))
+        .count();
+    (count <= most).then(|| (Cursor::new(sg, first, end), count))
 }
 
 /// A place in an SG layout, and where the walk ends.
 pub(super) struct Cursor<'a, L> {
     sg: &'a Sg<L>,
-    piece: usize,
+    run: usize,
     position: Position,
     end: Position,
 }
@@ -179,24 +226,56 @@ impl<'a, L: Leaf> Cursor<'a, L> {
     pub(super) fn new(sg: &'a Sg<L>, position: Position, end: Position) -> Self {
         Self {
             sg,
-            piece: sg.find(position),
+            run: sg.find(position),
             position,
             end,
         }
     }
+}
 
-    /// The next piece, or `None` at the end.
-    pub(super) fn next_span(&mut self) -> Option<Span<'a, L>> {
+impl<'a, L: Leaf> Iterator for Cursor<'a, L> {
+    type Item = Span<'a, L>;
+
+    /// The next pieces that are equally long and equally spaced. Of another layout there is one
+    /// piece at a time.
+    fn next(&mut self) -> Option<Span<'a, L>> {
         if self.position >= self.end {
             return None;
         }
-        let piece = self.sg.pieces.get(self.piece)?;
-        let offset = piece.offset.plus(self.position.since(piece.start));
-        let to = piece.end().min(self.end);
-        let length = to.since(self.position);
+        let run = self.sg.runs.get(self.run)?;
+        let length = run.length.get();
+        let into_run = self.position.since(run.start).0;
+        let (piece, into_piece) = match into_run {
+            0 => (0, 0),
+            _ => (into_run / run.length, into_run % run.length),
+        };
+        let offset = exact::add(run.offset.0, exact::mul(piece, run.stride));
+        let wanted = self.end.since(self.position).0;
+        let left = exact::sub(run.count.get(), piece);
 
-        self.piece = self.piece.saturating_add(1);
-        self.position = to;
-        Some(Span::piece(&piece.source, offset, length))
+        let whole = match exact::mul(left, length) {
+            bytes if bytes <= wanted => left,
+            _ => wanted / run.length,
+        };
+        let single = into_piece > 0 || whole <= 1 || matches!(run.source, Source::Nested(_));
+        let (span, pieces) = if single {
+            let rest = exact::sub(length, into_piece).min(wanted);
+            let offset = ByteOffset(exact::add(offset, into_piece));
+            (Span::piece(&run.source, offset, ByteLength(rest)), 1)
+        } else {
+            let span = Span {
+                source: &run.source,
+                offset: ByteOffset(offset),
+                length: ByteLength(length),
+                stride: ByteStride(run.stride),
+                count: DatumCount(whole),
+            };
+            (span, whole)
+        };
+        if pieces == left {
+            self.run = self.run.saturating_add(1);
+        }
+        self.position = self.position.plus(span.total());
+        Some(span)
     }
 }

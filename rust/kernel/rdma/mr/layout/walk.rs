@@ -69,6 +69,11 @@ impl<'a, L> Span<'a, L> {
             count: DatumCount(1),
         }
     }
+
+    /// The bytes of all pieces.
+    pub(super) fn total(&self) -> ByteLength {
+        ByteLength(exact::mul(self.length.0, self.count.0))
+    }
 }
 
 /// A place in one of the layouts on the way to memory.
@@ -91,7 +96,7 @@ impl<'a, L: Leaf> Cursor<'a, L> {
 
     fn next_span(&mut self) -> Option<Span<'a, L>> {
         match self {
-            Self::Sg(cursor) => cursor.next_span(),
+            Self::Sg(cursor) => cursor.next(),
             Self::Interleaved(cursor) => cursor.next_span(),
         }
     }

@@ -8,7 +8,10 @@ use mrx::sys;
 
 use super::scene::{fetch, pair, small, Scene, ZERO_BASED};
 use crate::harness::{
-    check::same_bytes, ensure_eq, memory::ALL, pattern, Mr, Pair, Setup, Sge, Test, Work,
+    check::{fails_with, same_bytes},
+    ensure_eq,
+    memory::ALL,
+    pattern, Mr, Pair, Setup, Sge, Test, Work,
 };
 
 pub const TESTS: &[Test] = &[
@@ -37,6 +40,22 @@ pub const TESTS: &[Test] = &[
     Test::new("binding: a refused staging keeps what stands", refused),
     Test::new("binding: an unsignalled bind request is silent", unsignaled),
     Test::new("binding: a staged pattern is bound, too", pattern_bound),
+    Test::new(
+        "binding: a fenced bind request waits for the reads before it",
+        fenced,
+    ),
+    Test::new(
+        "binding: a bind request on a broken queue pair is flushed, and its layout waits on",
+        broken,
+    ),
+    Test::new(
+        "binding: a bind request behind one that fails is flushed, and its layout waits on",
+        behind_a_failure,
+    ),
+    Test::new(
+        "binding: a region of a staged layout cannot be deregistered",
+        held,
+    ),
 ];
 
 const STAGE: u32 = sys::IBV_MR_SET_LAYOUT_WITH_POST_WR;
@@ -199,4 +218,91 @@ fn pattern_bound(setup: &Setup) -> anyhow::Result<()> {
     let wanted: Vec<_> = pattern(8, 100).into_iter().step_by(2).collect();
     ensure_eq!(fetch(&pair, &scene.holder, 0, 50)?, wanted);
     Ok(())
+}
+
+fn fenced(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, bytes) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    let source = pair.filled(&pattern(9, 100), ALL)?;
+    let (first, second) = (pair.region(100, ALL)?, pair.region(100, ALL)?);
+    let whole = || [scene.holder.piece(0, 100)];
+    pair.a.post_all(&[
+        // Into what the old layout is, and out of there again.
+        Work::read(1, &whole(), source.at(0), source.rkey()),
+        Work::write(2, &whole(), first.at(0), first.rkey()).fenced(),
+        Work::bind(3, scene.holder.lkey()).fenced(),
+        Work::write(4, &whole(), second.at(0), second.rkey()).fenced(),
+    ])?;
+    for id in 1..=4 {
+        pair.a.send_cq.wait()?.is(id, sys::IBV_WC_SUCCESS)?;
+    }
+    same_bytes(&first.memory.all(), &pattern(9, 100), "what was read")?;
+    // The new layout has bytes of the old one, which have been overwritten.
+    let new = [
+        scene.regions[1].memory.read(50..100),
+        scene.regions[0].memory.read(0..50),
+    ]
+    .concat();
+    anyhow::ensure!(new != bytes, "the read went past the new layout");
+    same_bytes(&second.memory.all(), &new, "what went behind")
+}
+
+/// The old layout stands; then the one that waits can be bound on another pair.
+fn waits_on(pair: &Pair, scene: &Scene, bytes: &[u8]) -> anyhow::Result<()> {
+    let next = Pair::in_domain(&pair.pd, &Default::default(), &Default::default())?;
+    same_bytes(
+        &fetch(&next, &scene.holder, 0, 100)?,
+        &scene.expected(0, 100),
+        "the old layout",
+    )?;
+    bind(&next, &scene.holder)?;
+    same_bytes(&fetch(&next, &scene.holder, 0, 100)?, bytes, "the new one")
+}
+
+fn broken(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, bytes) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    pair.a.set_state(sys::IBV_QPS_ERR)?;
+    pair.a.post(&Work::bind(5, scene.holder.lkey()))?;
+    pair.a.send_cq.flushes([5])?;
+    waits_on(&pair, &scene, &bytes)
+}
+
+fn behind_a_failure(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, bytes) = scene(setup)?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    let plain = pair.region(10, ALL)?;
+    pair.a.post_all(&[
+        Work::write(1, &[plain.whole()], plain.at(0), plain.rkey() ^ 0x5500),
+        Work::bind(2, scene.holder.lkey()),
+    ])?;
+    let failed = pair.a.send_cq.wait()?;
+    failed.is(1, sys::IBV_WC_REM_ACCESS_ERR)?;
+    pair.a.send_cq.flushes([2])?;
+    waits_on(&pair, &scene, &bytes)
+}
+
+fn held(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, ..) = scene(setup)?;
+    let mut waiting = pair.filled(&pattern(3, 100), ALL)?;
+    let mut other = pair.filled(&pattern(4, 100), ALL)?;
+    let busy = |region: &mut Mr, what: &str| fails_with(region.deregister(), libc::EBUSY, what);
+    scene.holder.set_layout_with(STAGE, &[waiting.whole()])?;
+    busy(&mut waiting, "a region of the staged layout")?;
+    // Another staged layout takes its place.
+    scene.holder.set_layout_with(STAGE, &[other.whole()])?;
+    waiting.deregister()?;
+    busy(&mut other, "a region of the layout that was staged last")?;
+    let Scene {
+        holder,
+        mut regions,
+        ..
+    } = scene;
+    busy(&mut regions[0], "a region of the layout that stands")?;
+    bind(&pair, &holder)?;
+    regions[0].deregister()?;
+    busy(&mut other, "a region of the layout that was bound")?;
+    same_bytes(&fetch(&pair, &holder, 0, 100)?, &pattern(4, 100), "it")?;
+    drop(holder);
+    Ok(other.deregister()?)
 }

@@ -56,16 +56,24 @@ fn offsets(dimensions: &[(u64, u64)]) -> Vec<u64> {
 }
 
 /// An entry over one region, to compute its bytes.
-struct Model {
-    first: usize,
-    length: usize,
-    repeated: usize,
-    dimensions: Vec<(u64, u64)>,
+pub struct Model {
+    pub first: usize,
+    pub length: usize,
+    pub repeated: usize,
+    pub dimensions: Vec<(u64, u64)>,
 }
 
-/// The bytes that a pattern over these entries is, one datum after the other.
-/// `source` has the bytes that the addresses count in.
-fn naive(entries: &[Model], source: &[u8]) -> Vec<u8> {
+impl Model {
+    /// The entry as it is set.
+    pub fn over(&self, region: &Mr) -> Entry {
+        let first = region.sge(self.first..self.first + self.length);
+        Entry::new(first, self.repeated as i32, &self.dimensions)
+    }
+}
+
+/// The bytes that a pattern over these entries is, one after the other, as
+/// offsets in what the entries are over.
+pub fn places(entries: &[Model]) -> Vec<usize> {
     let mut left: Vec<_> = entries
         .iter()
         .map(|entry| offsets(&entry.dimensions).into_iter())
@@ -76,7 +84,7 @@ fn naive(entries: &[Model], source: &[u8]) -> Vec<u8> {
         for (entry, left) in entries.iter().zip(&mut left) {
             for offset in left.take(entry.repeated) {
                 let at = entry.first + offset as usize;
-                bytes.extend_from_slice(&source[at..at + entry.length]);
+                bytes.extend(at..at + entry.length);
             }
         }
         if bytes.len() == before {
@@ -176,24 +184,8 @@ fn random_patterns(setup: &Setup) -> anyhow::Result<()> {
                 repeated: random.usize(1..=5),
             })
             .collect();
-        let wanted = naive(&entries, &bytes);
-        let set: Vec<_> = entries
-            .iter()
-            .map(
-                |Model {
-                     first,
-                     length,
-                     repeated,
-                     dimensions,
-                 }| {
-                    Entry::new(
-                        source.sge(*first..first + length),
-                        *repeated as i32,
-                        dimensions,
-                    )
-                },
-            )
-            .collect();
+        let wanted: Vec<_> = places(&entries).iter().map(|&at| bytes[at]).collect();
+        let set: Vec<_> = entries.iter().map(|entry| entry.over(&source)).collect();
         holder.set_interleaved(0, &set)?;
         ensure_eq!(
             holder.layout_info()?.length as usize,

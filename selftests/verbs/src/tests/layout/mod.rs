@@ -3,12 +3,16 @@
 //! Layouts: one key over ranges of other regions.
 
 mod bind;
+mod concurrency;
+mod exit;
 mod holders;
 mod interleaved;
 mod keys;
 mod refusals;
 mod safe;
 mod scene;
+mod shapes;
+mod sight;
 mod traffic;
 mod uses;
 
@@ -23,8 +27,12 @@ pub fn all() -> Vec<Test> {
         uses::TESTS,
         keys::TESTS,
         interleaved::TESTS,
+        shapes::TESTS,
         bind::TESTS,
+        concurrency::TESTS,
+        sight::TESTS,
         safe::TESTS,
+        exit::TESTS,
     ]
     .concat()
 }
