@@ -47,6 +47,7 @@
 //! ```
 
 mod bind;
+mod extended_cq;
 pub mod ffi;
 mod layout;
 mod method;
@@ -56,6 +57,7 @@ pub mod sys;
 mod uverbs;
 
 pub use bind::BindRequest;
+pub use extended_cq::{Batch, Completion, ExtendedCq, Fields};
 pub use layout::{
     Caps, Dimension, Entry, Layout, LayoutInfo, Range, RawEntry, RawRange, SetLayout,
     SetLayoutError,

@@ -7,6 +7,7 @@ mod completions;
 mod datagrams;
 mod events;
 mod exit;
+mod extended_cq;
 mod layout;
 mod local_faults;
 mod regions;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Test> {
         completions::TESTS,
         datagrams::TESTS,
         events::TESTS,
+        extended_cq::TESTS,
         two_processes::TESTS,
         local_faults::TESTS,
         remote_faults::TESTS,
