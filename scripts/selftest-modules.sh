@@ -12,13 +12,14 @@ KERNEL=$("$MRX_TOP/scripts/kernel.sh")
 
 need_root
 [ -e "$MRX_BUILD/module/Module.symvers" ] || die "build the module first (scripts/module.sh)"
-mkdir -p "$MRX_BUILD/selftests/peer" "$MRX_BUILD/selftests/plain" "$MRX_BUILD/module-plain"
+mkdir -p "$MRX_BUILD/selftests/kverbs" "$MRX_BUILD/selftests/peer" "$MRX_BUILD/selftests/plain" "$MRX_BUILD/module-plain"
 
 build() { # SOURCE OBJECTS ARG...
 	in_root "$ROOT" make -C "/cache/${KERNEL##*/}/obj" ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 \
 		M="/mrx$1" MO="/mrx/build/$2" -j"$(nproc)" "${@:3}" >&2
 }
 
+build /selftests/kverbs selftests/kverbs "$@"
 build /selftests/peer selftests/peer KBUILD_EXTRA_SYMBOLS=/mrx/build/module/Module.symvers "$@"
 # The other flavour of the registry, and a client that needs it.
 build "" module-plain MRX_PEER_EXPORT=plain "$@"
