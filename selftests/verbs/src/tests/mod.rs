@@ -8,6 +8,7 @@ mod datagrams;
 mod events;
 mod exit;
 mod extended_cq;
+pub mod flood;
 mod layout;
 mod local_faults;
 mod regions;
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Test> {
         regions::TESTS,
         &layout::all(),
         exit::TESTS,
+        flood::TESTS,
         // Last, as it is the most likely to break something.
         &rings::all(),
     ]
