@@ -12,14 +12,14 @@ KERNEL=$("$MRX_TOP/scripts/kernel.sh")
 
 need_root
 [ -e "$MRX_BUILD/module/Module.symvers" ] || die "build the module first (scripts/module.sh)"
-mkdir -p "$MRX_BUILD/selftests/"{peer,kapi,plain} "$MRX_BUILD/module-plain"
+mkdir -p "$MRX_BUILD/selftests/"{peer,kapi,kverbs,plain} "$MRX_BUILD/module-plain"
 
 build() { # SOURCE OBJECTS ARG...
 	in_root "$ROOT" make -C "/cache/${KERNEL##*/}/obj" ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 \
 		M="/mrx$1" MO="/mrx/build/$2" -j"$(nproc)" "${@:3}" >&2
 }
 
-for modules in peer kapi; do
+for modules in peer kapi kverbs; do
 	build "/selftests/$modules" "selftests/$modules" \
 		KBUILD_EXTRA_SYMBOLS=/mrx/build/module/Module.symvers "$@"
 done

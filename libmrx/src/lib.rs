@@ -48,6 +48,7 @@
 
 mod advise;
 mod bind;
+mod extended_cq;
 pub mod ffi;
 mod layout;
 mod method;
@@ -58,6 +59,7 @@ mod uverbs;
 
 pub use advise::{Advice, Advise};
 pub use bind::BindRequest;
+pub use extended_cq::{Batch, Completion, ExtendedCq, Fields};
 pub use layout::{
     Caps, Dimension, Entry, Layout, LayoutInfo, Range, RawEntry, RawRange, SetLayout,
     SetLayoutError,

@@ -13,7 +13,7 @@
 // Bindgen writes no SAFETY comments.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use std::ffi::c_int;
+use std::{ffi::c_int, mem::offset_of, ptr};
 
 include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 
@@ -100,4 +100,34 @@ pub unsafe fn ibv_query_port(
     }
     attr.write_bytes(0, 1);
     exported(context, port, attr)
+}
+
+/// # Safety
+///
+/// `context` is a live context, and `attr` is filled in.
+pub unsafe fn ibv_create_cq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    match extended(context).and_then(|it| (*it).create_cq_ex) {
+        Some(create_cq_ex) => create_cq_ex(context, attr),
+        None => {
+            *libc::__errno_location() = NOT_THERE;
+            ptr::null_mut()
+        }
+    }
+}
+
+/// The structure with the newer calls that a context is a part of, as far as
+/// this crate knows it.
+unsafe fn extended(context: *mut ibv_context) -> Option<*mut verbs_context> {
+    // What verbs.h calls __VERBS_ABI_IS_EXTENDED.
+    if (*context).abi_compat.addr() != usize::MAX {
+        return None;
+    }
+    let whole = context.byte_sub(offset_of!(verbs_context, context));
+    let whole = whole.cast::<verbs_context>();
+    // It grows at its front, so that this is where the oldest part begins.
+    let known = size_of::<verbs_context>() - offset_of!(verbs_context, create_cq_ex);
+    ((*whole).sz >= known).then_some(whole)
 }

@@ -6,7 +6,6 @@ use super::{
     counters::Counter,
     execute::Failure,
     multicast,
-    port::Port,
     qp::{
         Qp,
         MANAGER_QPN, //
@@ -129,7 +128,7 @@ impl Transfer<'_> {
 
     fn find(&mut self, to: &Destination) -> Option<Arc<Qp>> {
         let peer = match to.qp_num {
-            MANAGER_QPN => Port::by_gid(&to.path.dgid)?.manager()?,
+            MANAGER_QPN => self.qp.port.resolve(&to.path.dgid)?.manager()?,
             number => self.qp.port.qps().get(number)?,
         };
         self.reach(&peer, &to.path.dgid).then_some(peer)

@@ -103,14 +103,11 @@ pub fn make(
     let qp = Qp::new(
         handle,
         NewQp {
-            port: port.clone(),
+            port,
             number: reserved.id(),
             transport,
-            domain: pd.clone(),
-            signal_all: init.signal_all,
-            send_cq: init.send_cq.clone(),
-            recv_cq: init.recv_cq.clone(),
-            srq: init.srq.cloned(),
+            domain: pd,
+            init,
             send,
             recv,
             is_kernel: user.is_none(),

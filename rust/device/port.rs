@@ -241,8 +241,12 @@ impl Port {
         drop(old);
     }
 
-    /// The device that has the address `gid`.
-    pub fn by_gid(gid: &[u8; 16]) -> Option<Arc<Self>> {
+    /// The device that has the address `gid`: this one, or else another. Addresses are unique within
+    /// a network only, and every interface with a namespace of its own may be in another one.
+    pub fn resolve(self: &Arc<Self>, gid: &[u8; 16]) -> Option<Arc<Self>> {
+        if self.owns_gid(gid) {
+            return Some(self.clone());
+        }
         PORTS.lock().iter().find(|port| port.owns_gid(gid)).cloned()
     }
 

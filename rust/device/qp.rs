@@ -28,7 +28,8 @@ use crate::{
         driver::{
             modify_is_ok,
             QpAttr,
-            QpHandle, //
+            QpHandle,
+            QpInit, //
         },
         events::QpEvent,
         id_table::IdTable,
@@ -144,24 +145,18 @@ impl WorkItem for Qp {
     }
 }
 
-/// The parts of a new queue pair.
-pub struct NewQp {
+/// What a new queue pair is made from.
+pub struct NewQp<'a> {
     /// The device.
-    pub port: Arc<Port>,
+    pub port: &'a Arc<Port>,
     /// The number.
     pub number: u32,
     /// What it promises.
     pub transport: Transport,
     /// What it may use.
-    pub domain: Arc<Domain>,
-    /// Whether every send completes visibly.
-    pub signal_all: bool,
-    /// Where completions of sends go.
-    pub send_cq: Arc<Cq>,
-    /// Where completions of receives go.
-    pub recv_cq: Arc<Cq>,
-    /// Where receives come from, if not from `recv`.
-    pub srq: Option<Arc<Srq>>,
+    pub domain: &'a Arc<Domain>,
+    /// What its owner asked for.
+    pub init: &'a QpInit<'a, Port>,
     /// Its sends.
     pub send: SendQueue,
     /// Its receives.
@@ -172,21 +167,22 @@ pub struct NewQp {
 
 impl Qp {
     /// Puts a queue pair together.
-    pub fn new(handle: impl PinInit<QpHandle>, new: NewQp) -> Result<Arc<Self>> {
+    pub fn new(handle: impl PinInit<QpHandle>, new: NewQp<'_>) -> Result<Arc<Self>> {
+        let init = new.init;
         Arc::pin_init(
             try_pin_init!(Self {
-                port: new.port,
+                port: new.port.clone(),
                 number: new.number,
                 transport: new.transport,
-                domain: new.domain,
-                signal_all: new.signal_all,
-                send_cq: new.send_cq,
-                recv_cq: new.recv_cq,
-                recv_max_sge: match &new.srq {
+                domain: new.domain.clone(),
+                signal_all: init.signal_all,
+                send_cq: init.send_cq.clone(),
+                recv_cq: init.recv_cq.clone(),
+                srq: init.srq.cloned(),
+                recv_max_sge: match init.srq {
                     Some(srq) => srq.max_sge(),
                     None => new.recv.max_sge(),
                 },
-                srq: new.srq,
                 handle <- handle,
                 state: Atomic::new(State::Reset as u32),
                 established: AtomicFlag::new(false),

@@ -101,6 +101,10 @@ test_the_page_of_mrx_advise_mr_is_sound_and_its_program_prints_what_it_says() {
 	page mrx_advise_mr.3
 }
 
+test_the_page_of_extended_completion_queues_is_sound_and_its_program_prints_what_it_says() {
+	page mrx_extended_cq.7
+}
+
 test_the_overview_is_sound_and_its_program_prints_what_it_says() {
 	page mrx.7
 }

@@ -117,6 +117,14 @@ test_NFS_over_RDMA() {
 	grep -q "proto=rdma" /proc/mounts || fail "it is not mounted over RDMA"
 }
 
+test_a_read_with_invalidation_fetches_and_takes_its_own_key_back() {
+	local module=${MRX_TEST_MODULES:-$MRX_TOP/build/selftests}/kverbs/mrx_kverbs.ko
+	set_up
+	mark_log
+	insmod "$module" device=rxe_mrx0 gid="$(gid_index rxe_mrx0)" || fail "$(log_since_mark | grep mrx_kverbs)"
+	rmmod mrx_kverbs
+}
+
 test_Open_MPI_over_UCX_over_RDMA() {
 	set_up
 	local before after

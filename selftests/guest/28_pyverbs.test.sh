@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The tests of verbs.py, which bring a runner of their own.
+# The tests of verbs/, which bring a runner of their own.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -15,7 +15,7 @@ run_pyverbs() {
 	ip address add fd00:9::1/64 dev mrx0 nodad
 	link mrx rxe_mrx0 mrx0
 	eventually "$PATIENCE" port_is rxe_mrx0 ACTIVE
-	timeout 300 python3 "$(dirname "$SUITE_FILE")/verbs.py" rxe_mrx0 | tee "$WORK/verbs" || status=$?
+	timeout 300 python3 "$(dirname "$SUITE_FILE")/verbs" rxe_mrx0 | tee "$WORK/verbs" || status=$?
 	say "# $SUITE: passed $(grep -c '^ok' "$WORK/verbs"), failed $(grep -c '^not ok' "$WORK/verbs"), skipped 0"
 	return "$status"
 }

@@ -3,6 +3,7 @@
 #
 # What goes away while it is in use: devices, interfaces, programs.
 
+MRX_LIMIT=${MRX_LIMIT:-180}
 . "$(dirname "$0")/lib.sh"
 
 # Long enough for nothing to end by itself within a test.
@@ -270,6 +271,81 @@ test_the_module_unloads_right_after_a_program_was_killed() {
 		both_end
 		! is_loaded ib_mrx || fail "round $i: the module stays"
 	done
+}
+
+# flood SEED: two processes flood each other with right and wrong requests when
+# this returns. FLOOD is their parent, which ends after them.
+flood() {
+	"$MRX_TOP/build/cargo/release/mrx-selftest" --device rxe_mrx0 --flood --seed "$1" >"$WORK/flood" 2>&1 &
+	FLOOD=$!
+	eventually "$PATIENCE" grep -q '^flood: seed' "$WORK/flood" || fail "there is no flood: $(cat "$WORK/flood")"
+}
+
+flooders() { pgrep -P "$FLOOD"; }
+
+one_is_killed() {
+	local pids
+	mapfile -t pids < <(flooders)
+	[ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[RANDOM % ${#pids[@]}]}"
+}
+
+flaps() {
+	ip link set dummy0 down
+	sleep "0.0$((RANDOM % 10))"
+	ip link set dummy0 up
+}
+
+address_flaps() {
+	ip address delete 192.0.2.1/24 dev dummy0
+	sleep "0.0$((RANDOM % 10))"
+	ip address add 192.0.2.1/24 dev dummy0
+}
+
+test_a_flood_of_errors_outlives_an_interface_that_goes_down_and_up() {
+	local i seed=${MRX_SEED:-$$}
+	one_device
+	say "seed $seed"
+	RANDOM=$seed
+	flood "$seed"
+	for i in {1..20}; do
+		flaps
+		nap "0.$((RANDOM % 2))$((RANDOM % 10))"
+	done
+	equal 2 "$(flooders | wc -l)" "processes that flood after $i flaps"
+	pkill -KILL -P "$FLOOD"
+	ends "$FLOOD" "the parent of the flood" || fail "it failed: $(cat "$WORK/flood")"
+	resources_are_zero rxe_mrx0 || fail "objects are left"
+	pingpong rxe_mrx0
+}
+
+# Each round starts a flood, troubles it, and ends it by a kill or with its link.
+test_a_flood_of_errors_meets_kills_and_flaps_and_its_link_being_deleted() {
+	local round i seed=${MRX_SEED:-$$}
+	one_device
+	say "seed $seed"
+	RANDOM=$seed
+	for round in {1..15}; do
+		flood "$((seed + round))"
+		for ((i = RANDOM % 4; i > 0; i--)); do
+			case $((RANDOM % 3)) in
+			0) flaps ;;
+			1) address_flaps ;;
+			2) one_is_killed ;;
+			esac
+			sleep "0.0$((RANDOM % 10))"
+		done
+		if [ $((RANDOM % 2)) -eq 0 ]; then
+			pkill -KILL -P "$FLOOD" || true
+			ends "$FLOOD" "the flood of round $round, killed," || true
+			resources_are_zero rxe_mrx0 || fail "objects are left after round $round"
+		else
+			unlink_dev rxe_mrx0
+			ends "$FLOOD" "the flood of round $round, whose link is deleted," || true
+			vanishes rxe_mrx0
+			link mrx rxe_mrx0 dummy0
+		fi
+	done
+	pingpong rxe_mrx0
 }
 
 run_suite "$@"

@@ -44,9 +44,13 @@ struct Arguments {
     #[arg(long)]
     seed: Option<u64>,
 
-    /// Rounds of the tests that write garbage, in place of their default
+    /// Rounds of the tests that have many, in place of their default
     #[arg(long)]
     rounds: Option<u32>,
+
+    /// Test nothing: let two processes flood each other with errors for ever
+    #[arg(long)]
+    flood: bool,
 }
 
 fn main() -> ExitCode {
@@ -68,5 +72,14 @@ fn main() -> ExitCode {
         seed: arguments.seed.unwrap_or_else(|| fastrand::u64(..)),
         rounds: arguments.rounds,
     };
+    if arguments.flood {
+        return tests::flood::run(&setup).map_or_else(
+            |error| {
+                println!("{error:#}");
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
     runner::run(&setup, &tests, arguments.strict)
 }

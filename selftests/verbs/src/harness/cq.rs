@@ -2,10 +2,21 @@
 
 //! Completion queues, completions, and completion events.
 
-use std::{ffi::CStr, fmt, io, ptr, rc::Rc, time::Duration};
+use std::{
+    ffi::CStr,
+    fmt, io,
+    ptr::{self, NonNull},
+    rc::Rc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
-use mrx::sys::{self, ibv_comp_channel, ibv_cq, ibv_wc, ibv_wc_opcode, ibv_wc_status};
+use mrx::{
+    sys::{
+        self, ibv_comp_channel, ibv_cq, ibv_cq_init_attr_ex, ibv_wc, ibv_wc_opcode, ibv_wc_status,
+    },
+    ExtendedCq,
+};
 
 use super::{
     check::{equal, pointer, status},
@@ -125,6 +136,33 @@ impl Cq {
             context: context.clone(),
             channel,
         }))
+    }
+
+    /// A queue with events that can be polled field by field, of these fields of
+    /// `enum ibv_create_cq_wc_flags`.
+    pub fn extended(channel: &Rc<Channel>, depth: u32, fields: u32) -> io::Result<Rc<Self>> {
+        let mut attr = ibv_cq_init_attr_ex {
+            cqe: depth,
+            channel: channel.raw,
+            wc_flags: fields.into(),
+            ..Default::default()
+        };
+        // SAFETY: the channel is live, and so is its context.
+        let raw = unsafe { sys::ibv_create_cq_ex(channel.context.raw, &mut attr) };
+        Ok(Rc::new(Self {
+            // One structure begins with the other.
+            raw: pointer(raw)?.cast(),
+            context: channel.context.clone(),
+            channel: Some(channel.clone()),
+        }))
+    }
+
+    /// A queue made by [`extended`](Self::extended), to be polled in batches.
+    pub fn batches(&self) -> ExtendedCq<'_> {
+        let raw = NonNull::new(self.raw.cast()).expect("it was made");
+        // SAFETY: the queue lives for as long as it is borrowed, and a test has
+        // one thread.
+        unsafe { ExtendedCq::from_raw(raw) }
     }
 
     /// The next completion, if there is one.

@@ -52,10 +52,15 @@ impl Peer {
         Ok(())
     }
 
-    /// Ends the process as it is.
-    pub fn kill(self) -> anyhow::Result<()> {
+    /// Sends the process the signal that kills it.
+    pub fn strike(&self) {
         // SAFETY: a child of ours that was not waited for yet.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
+    }
+
+    /// Ends the process as it is.
+    pub fn kill(self) -> anyhow::Result<()> {
+        self.strike();
         let status = self.reap()?;
         anyhow::ensure!(
             libc::WIFSIGNALED(status),

@@ -86,6 +86,10 @@ pub const TESTS: &[Test] = &[
         receive_other_domain,
     ),
     Test::new(
+        "local faults: a receive takes a message that does not reach what is wrong with it",
+        receive_far_end,
+    ),
+    Test::new(
         "local faults: a message larger than its receive fails on both sides",
         receive_small,
     ),
@@ -330,6 +334,34 @@ fn receive_other_domain(setup: &Setup) -> anyhow::Result<()> {
     pair.a.post(&Work::send(1, &[source.whole()]))?;
     pair.b.recv_cq.wait()?.is(2, sys::IBV_WC_LOC_PROT_ERR)?;
     pair.a.send_cq.wait()?.is(1, sys::IBV_WC_REM_OP_ERR)?;
+    Ok(())
+}
+
+fn receive_far_end(setup: &Setup) -> anyhow::Result<()> {
+    let pair = Pair::new(setup)?;
+    let bytes = pattern(1, 100);
+    let source = pair.filled(&bytes, ALL)?;
+    let beyond = |region: &Mr| {
+        vec![Sge {
+            length: 200,
+            ..region.sge(900..1000)
+        }]
+    };
+    let unknown = |region: &Mr| {
+        let wrong = Sge {
+            lkey: 0x7777_7777,
+            ..region.whole()
+        };
+        vec![region.sge(900..1000), wrong]
+    };
+    for pieces in [beyond, unknown] {
+        let target = pair.region(1000, ALL)?;
+        pair.b.post_recv(2, &pieces(&target))?;
+        pair.a.post(&Work::send(1, &[source.whole()]))?;
+        pair.a.send_cq.wait()?.ok(1, sys::IBV_WC_SEND)?;
+        pair.b.recv_cq.wait()?.ok(2, sys::IBV_WC_RECV)?.bytes(100)?;
+        same_bytes(&target.memory.read(900..1000), &bytes, "what came")?;
+    }
     Ok(())
 }
 

@@ -7,6 +7,8 @@ mod completions;
 mod datagrams;
 mod events;
 mod exit;
+mod extended_cq;
+pub mod flood;
 mod layout;
 mod local_faults;
 mod regions;
@@ -27,6 +29,7 @@ pub fn all() -> Vec<Test> {
         completions::TESTS,
         datagrams::TESTS,
         events::TESTS,
+        extended_cq::TESTS,
         two_processes::TESTS,
         local_faults::TESTS,
         remote_faults::TESTS,
@@ -35,6 +38,7 @@ pub fn all() -> Vec<Test> {
         regions::TESTS,
         &layout::all(),
         exit::TESTS,
+        flood::TESTS,
         // Last, as it is the most likely to break something.
         &rings::all(),
     ]
