@@ -20,6 +20,9 @@ use super::{
     },
     layout::{
         ByteLength,
+        ByteOffset,
+        ByteStride,
+        DatumCount,
         Position,
         Run,
         Walker, //
@@ -46,19 +49,12 @@ use kernel::sync::{
 pub(super) const LET_GO_AFTER: usize = 1 << 20;
 
 /// Pieces of the current window that are still to come.
-enum Pieces<'a> {
-    None,
-    /// One piece of a region that has no layout.
-    Whole {
-        region: &'a Arc<Region>,
-        offset: u64,
-        length: u64,
-    },
-    /// The pieces that a layout gives.
-    Layout {
-        walker: Walker<'a, Arc<Region>>,
-        run: Option<Run<'a, Arc<Region>>>,
-    },
+struct Pieces<'a> {
+    /// What is left of the current run; a region without a layout is one of one piece.
+    run: Option<Run<'a, Arc<Region>>>,
+    /// Where more runs come from, if the window's region has a layout. Large, and so nothing that
+    /// moves: without a layout it is not touched.
+    walker: Option<Walker<'a, Arc<Region>>>,
 }
 
 /// A piece of a region that has memory of its own.
@@ -129,7 +125,10 @@ impl<'a> Stream<'a> {
             write: false,
             holder: None,
             inside_holder: None,
-            pieces: Pieces::None,
+            pieces: Pieces {
+                run: None,
+                walker: None,
+            },
             piece: None,
             resident: None,
             mapped: None,
@@ -222,9 +221,8 @@ impl<'a> Stream<'a> {
             piece.length = piece.length.saturating_sub(gone);
         } else {
             piece.length = first.len as u64;
-            if let Pieces::Layout { run, .. } = &mut self.pieces {
-                *run = run.take().and_then(|run| run_after(run, taken as u64));
-            }
+            let run = &mut self.pieces.run;
+            *run = run.take().and_then(|run| run_after(run, taken as u64));
         }
         self.coupled = 0;
         self.origin = first.addr;
@@ -235,7 +233,7 @@ impl<'a> Stream<'a> {
     /// asking for: with the pieces of the run behind it.
     #[inline]
     fn worth(&self, offset: u64, length: u64) -> u64 {
-        let Pieces::Layout { run: Some(run), .. } = &self.pieces else {
+        let Some(run) = &self.pieces.run else {
             return length;
         };
         let behind = || {
@@ -251,7 +249,7 @@ impl<'a> Stream<'a> {
     /// Adds to what is at hand, which is all of the current piece, the pieces of the run that lie
     /// within the `reach` bytes from its first on.
     fn couple(&mut self, offset: u64, reach: u64) {
-        let Pieces::Layout { run: Some(run), .. } = &self.pieces else {
+        let Some(run) = &self.pieces.run else {
             return;
         };
         let (stride, length) = (run.stride.0, run.length.0);
@@ -386,7 +384,7 @@ impl<'a> Stream<'a> {
                 return Some(piece);
             }
             let window = self.windows.next()?;
-            self.pieces = Pieces::of(window);
+            self.pieces.start(window);
             self.inside_holder = None;
             self.generation = window.bound.is_none().then_some(window.generation);
             self.holder = window.bound.is_some().then_some(&window.region);
@@ -400,56 +398,43 @@ fn enter(region: &Arc<Region>) -> Result<Inside<'_, Memory>, AccessError> {
 }
 
 impl<'a> Pieces<'a> {
-    fn of(window: &'a Window) -> Self {
+    /// Starts with the pieces of `window`.
+    fn start(&mut self, window: &'a Window) {
+        self.run = None;
+        self.walker = None;
         match &window.bound {
-            None => Self::Whole {
-                region: &window.region,
-                offset: window.offset,
-                length: window.length,
-            },
+            None if window.length == 0 => {}
+            None => {
+                self.run = Some(Run {
+                    leaf: &window.region,
+                    offset: ByteOffset(window.offset),
+                    length: ByteLength(window.length),
+                    stride: ByteStride(0),
+                    count: DatumCount(1),
+                });
+            }
             Some(bound) => {
-                match bound
-                    .layout()
+                let layout = bound.layout();
+                // Windows are checked against their layout, which never changes.
+                self.walker = layout
                     .walk(Position(window.offset), ByteLength(window.length))
-                {
-                    Ok(walker) => Self::Layout { walker, run: None },
-                    // Windows are checked against their layout, which never changes.
-                    Err(_) => Self::None,
-                }
+                    .ok();
             }
         }
     }
 
     fn next(&mut self) -> Option<Piece<'a>> {
-        match self {
-            Self::None => None,
-            Self::Whole {
-                region,
-                offset,
-                length,
-            } => {
-                let piece = Piece {
-                    leaf: region,
-                    offset: *offset,
-                    length: *length,
-                };
-                *self = Self::None;
-                (piece.length > 0).then_some(piece)
-            }
-            Self::Layout { walker, run } => {
-                let current = match run.take() {
-                    Some(run) => run,
-                    None => walker.next()?,
-                };
-                let piece = Piece {
-                    leaf: current.leaf,
-                    offset: current.offset.0,
-                    length: current.length.0,
-                };
-                *run = run_after(current, 1);
-                Some(piece)
-            }
-        }
+        let current = match self.run.take() {
+            Some(run) => run,
+            None => self.walker.as_mut()?.next()?,
+        };
+        let piece = Piece {
+            leaf: current.leaf,
+            offset: current.offset.0,
+            length: current.length.0,
+        };
+        self.run = run_after(current, 1);
+        Some(piece)
     }
 }
 
