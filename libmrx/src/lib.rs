@@ -45,6 +45,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Besides, an [`ExtendedCq`] polls completions in batches that end by
+//! themselves.
 
 mod advise;
 mod bind;

@@ -111,20 +111,8 @@ test_programs_that_measure_bandwidth_run_with_several_sizes() {
 	done
 }
 
-test_programs_that_measure_bandwidth_sleep_on_events() {
+test_several_queue_pairs_send_both_ways() {
 	one_device
-	# ib_write_bw refuses to
-	all_of ib_send_bw ib_read_bw -- -n 500 -s 4096 -e
-}
-
-test_programs_that_measure_bandwidth_use_several_queue_pairs() {
-	one_device
-	all_of "${BW[@]}" -- -n 100 -s 4096 -q 4
-}
-
-test_programs_that_measure_bandwidth_send_both_ways() {
-	one_device
-	all_of "${BW[@]}" -- -n 500 -s 4096 -b
 	perf ib_write_bw rxe_mrx0 -n 500 -s 65536 -b -q 2
 }
 
@@ -133,31 +121,12 @@ test_programs_that_measure_bandwidth_post_lists() {
 	all_of "${BW[@]}" -- -n 512 -s 1024 -l 16
 }
 
-test_ib_send_bw_and_ib_write_bw_go_through_all_sizes() {
-	one_device
-	perf ib_write_bw rxe_mrx0 -a -n 5
-	perf ib_send_bw rxe_mrx0 -a -n 5
-}
-
 test_programs_that_measure_latency_run_with_several_sizes() {
 	local size
 	one_device
 	for size in 2 4096 1000001; do
 		all_of "${LAT[@]}" -- -n 100 -s "$size"
 	done
-}
-
-test_programs_that_measure_latency_sleep_on_events() {
-	one_device
-	# ib_write_lat watches memory and has nothing to sleep on
-	all_of ib_send_lat ib_read_lat -- -n 200 -s 64 -e
-}
-
-test_programs_that_measure_latency_send_inline() {
-	one_device
-	perf ib_send_lat rxe_mrx0 -n 200 -s 64 -I 64
-	perf ib_write_lat rxe_mrx0 -n 200 -s 64 -I 64
-	perf ib_send_lat rxe_mrx0 -n 200 -s 1 -I 1
 }
 
 test_a_program_talks_between_two_devices() {

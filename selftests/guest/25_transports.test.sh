@@ -3,12 +3,13 @@
 #
 # Every transport and every stock program that needs nothing but verbs.
 
-MRX_LIMIT=${MRX_LIMIT:-180}
+MRX_LIMIT=${MRX_LIMIT:-300}
 . "$(dirname "$0")/lib.sh"
 
 PATIENCE=40
 ADDRESS=10.9.0.1
 ADDRESS6=fd00:9::1
+ITERATIONS=50 # of programs that measure
 
 set_up() {
 	load_mrx
@@ -30,7 +31,7 @@ pings() {
 tests() {
 	local program=$1
 	shift
-	perf "$program" rxe_mrx0 -x "$(gid_index rxe_mrx0)" -n 100 "$@"
+	perf "$program" rxe_mrx0 -x "$(gid_index rxe_mrx0)" -n "$ITERATIONS" "$@"
 }
 
 test_ibv_rc_pingpong_polls_and_waits() {
@@ -57,44 +58,99 @@ test_ibv_srq_pingpong_polls_and_waits() {
 	pings ibv_srq_pingpong -e
 }
 
-test_perftest_over_reliable_connections() {
-	set_up
-	local program
-	for program in ib_send_bw ib_write_bw ib_read_bw ib_atomic_bw \
-		ib_send_lat ib_write_lat ib_read_lat ib_atomic_lat; do
-		tests $program
+# The programs of perftest, each with a transport. What is not here, the program
+# itself refuses (see below), or it needs XRC, which rdma_rxe lacks as well.
+SENDS=(RC:ib_send_{bw,lat} UC:ib_send_{bw,lat} UD:ib_send_{bw,lat})
+WRITES=(RC:ib_write_{bw,lat} UC:ib_write_{bw,lat})
+READS=(RC:ib_read_{bw,lat})
+ATOMICS=(RC:ib_atomic_{bw,lat})
+
+# each PAIR... -- ARGUMENT...: all of these with the arguments
+each() {
+	local pairs=() pair
+	while [ "$1" != -- ]; do
+		pairs+=("$1")
+		shift
 	done
+	shift
+	for pair in "${pairs[@]}"; do
+		tests "${pair#*:}" -c "${pair%%:*}" "$@"
+	done
+}
+
+test_all_of_perftest_runs_on_all_its_transports() {
+	set_up
+	each "${SENDS[@]}" "${WRITES[@]}" "${READS[@]}" "${ATOMICS[@]}" --
 	tests ib_atomic_bw -A CMP_AND_SWAP
+	tests ib_atomic_lat -A CMP_AND_SWAP
 }
 
-test_perftest_over_unreliable_connections() {
+test_perftest_sleeps_on_events() {
 	set_up
-	local program
-	for program in ib_send_bw ib_write_bw ib_send_lat ib_write_lat; do
-		tests $program -c UC
-	done
+	each "${SENDS[@]}" "${READS[@]}" "${ATOMICS[@]}" -- -e
 }
 
-test_perftest_over_datagrams() {
+# For each size the program measures its processor for a quarter of a second.
+test_perftest_measures_bandwidth_of_all_sizes() {
 	set_up
-	tests ib_send_bw -c UD
-	tests ib_send_lat -c UD
-	tests ib_send_lat -c UD -e
+	ITERATIONS=5
+	each {RC,UC,UD}:ib_send_bw {RC,UC}:ib_write_bw RC:ib_read_bw -- -a
 }
 
-test_perftest_with_several_queue_pairs_and_a_shared_receive_queue() {
+test_perftest_measures_latency_of_all_sizes() {
 	set_up
-	tests ib_send_bw -q 4
-	tests ib_send_bw -q 4 --use-srq
+	ITERATIONS=5
+	each {RC,UC,UD}:ib_send_lat {RC,UC}:ib_write_lat RC:ib_read_lat -- -a
+}
+
+test_perftest_works_both_ways() {
+	set_up
+	each {RC,UC,UD}:ib_send_bw {RC,UC}:ib_write_bw RC:ib_read_bw RC:ib_atomic_bw -- -b
+}
+
+test_perftest_sends_inline() {
+	set_up
+	each "${SENDS[@]}" "${WRITES[@]}" -- -I 64 -s 64
+}
+
+test_perftest_uses_several_queue_pairs() {
+	set_up
+	each {RC,UC,UD}:ib_send_bw {RC,UC}:ib_write_bw RC:ib_read_bw RC:ib_atomic_bw -- -q 4
 	tests ib_write_bw -q 16
 }
 
-test_perftest_with_events_both_directions_inline_and_all_sizes() {
+test_perftest_shares_a_receive_queue() {
 	set_up
-	tests ib_send_bw -e
-	tests ib_write_bw -b
-	tests ib_send_lat -I 64 -s 64
-	tests ib_write_bw -a
+	each "${SENDS[@]}" -- --use-srq
+	each {RC,UC}:ib_send_bw -- --use-srq -q 4
+	tests ib_send_bw --use-srq -e
+}
+
+# refuses TEXT PROGRAM ARGUMENT...: the program does, whatever the device.
+refuses() {
+	local text=$1 program=$2
+	shift 2
+	refused "$text" timeout "$PATIENCE" "$program" -d rxe_mrx0 -F -p $((PORT += 1)) "$@"
+}
+
+test_perftest_itself_refuses_the_rest() {
+	local program
+	set_up
+	for program in ib_write_bw ib_write_lat; do
+		refuses "Events feature not available" $program -e
+	done
+	for program in ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat; do
+		refuses "Inline feature not available" $program -I 64 -s 64
+	done
+	for program in ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat; do
+		refuses "Using SRQ only" $program --use-srq
+	done
+	for program in ib_atomic_bw ib_atomic_lat; do
+		refuses "Message size cannot be changed" $program -a
+	done
+	for program in ib_send_bw ib_send_lat ib_write_bw ib_write_lat; do
+		refuses "UC is not supported in librdmacm" $program -c UC -R
+	done
 }
 
 test_two_devices_reach_each_other() {
@@ -108,10 +164,109 @@ test_two_devices_reach_each_other() {
 		ibv_ud_pingpong -d rxe_mrx1 -g "$(gid_index rxe_mrx1)" -n 100
 }
 
+in_far() { ip netns exec far "$@"; }
+
+# two_namespaces: a wire from here to the namespace "far", with the device
+# rxe_near on this end and rxe_far on the other.
+two_namespaces() {
+	load_mrx
+	ip netns add far
+	in_far ip link set lo up
+	ip link add near0 type veth peer name far0 netns far
+	ip address add 10.9.2.1/24 dev near0
+	in_far ip address add 10.9.2.2/24 dev far0
+	ip link set near0 up
+	in_far ip link set far0 up
+	link mrx rxe_near near0
+	in_far rdma link add rxe_far type mrx netdev far0 || fail "no link in the namespace"
+	# as those of rdma_rxe, the device belongs to the first namespace at first
+	[[ $(rdma system show) == *"netns shared"* ]] || rdma dev set rxe_far netns far || fail "rxe_far does not move"
+	eventually "$PATIENCE" far_is_active || fail "rxe_far does not come up"
+}
+
+far_is_active() { in_far grep -q ACTIVE /sys/class/infiniband/rxe_far/ports/1/state; }
+
+# far_gid: the index of its IPv4 address
+far_gid() { in_far grep -l :0000:ffff: /sys/class/infiniband/rxe_far/ports/1/gids/{0..15} 2>/dev/null | sed 's/.*\///'; }
+
+# near_and_far PROGRAM ARGUMENT...: a server there and a client here, each on
+# the device of its own end.
+near_and_far() {
+	PORT=$((PORT + 1))
+	serve ip netns exec far "$@" -d rxe_far -g "$(far_gid)" -p "$PORT"
+	timeout "$PATIENCE" "$@" -d rxe_near -g "$(gid_index rxe_near)" -p "$PORT" 10.9.2.2 >"$WORK/client" 2>&1 || {
+		cat "$WORK/client" "$WORK/server"
+		fail "the client failed: $*"
+	}
+	ends "$SERVER" "the server" || fail "the server failed: $(cat "$WORK/server")"
+}
+
+# pings_itself [PREFIX...]: through the manager, with the address that both ends
+# have, in the namespace that the prefix takes one to
+pings_itself() {
+	timeout "$PATIENCE" "$@" rping -s -a 10.9.3.1 -C 3 >"$WORK/server" 2>&1 &
+	SERVER=$!
+	eventually "$PATIENCE" eval "rdma resource show cm_id | grep -q LISTEN"
+	timeout "$PATIENCE" "$@" rping -c -a 10.9.3.1 -C 3 >"$WORK/client" 2>&1 || fail "rping $*: $(cat "$WORK/client")"
+	ends "$SERVER" "the server" || fail "the server of rping $* failed: $(cat "$WORK/server")"
+}
+
+# they_talk: over connections, over datagrams, and through the manager
+they_talk() {
+	near_and_far ibv_rc_pingpong -n 100 -c
+	near_and_far ibv_uc_pingpong -n 100
+	near_and_far ibv_ud_pingpong -n 100 -s 512
+	timeout "$PATIENCE" ip netns exec far rping -s -a 10.9.2.2 -C 3 >"$WORK/server" 2>&1 &
+	SERVER=$!
+	eventually "$PATIENCE" eval "in_far rdma resource show cm_id | grep -q LISTEN"
+	timeout "$PATIENCE" rping -c -a 10.9.2.2 -C 3 >"$WORK/client" 2>&1 || fail "rping: $(cat "$WORK/client")"
+	ends "$SERVER" "the server" || fail "the server of rping failed: $(cat "$WORK/server")"
+}
+
+test_two_devices_in_two_network_namespaces_reach_each_other_in_the_shared_mode() {
+	two_namespaces
+	ibv_devices | grep -q rxe_far || fail "the device over there is not seen from here"
+	in_far ibv_devices | grep -q rxe_near || fail "the device over here is not seen from there"
+	they_talk
+	# a program here has both of them
+	talk ibv_rc_pingpong -d rxe_far -g "$(far_gid)" -n 100 -- \
+		ibv_rc_pingpong -d rxe_near -g "$(gid_index rxe_near)" -n 100
+	unlink_dev rxe_near
+}
+
+test_an_address_that_two_namespaces_have_belongs_to_each() {
+	load_mrx
+	dummy mrx0 10.9.3.1/24
+	link mrx rxe_near mrx0
+	ip netns add far
+	in_far ip link set lo up
+	in_far ip link add far0 type dummy
+	in_far ip address add 10.9.3.1/24 dev far0
+	in_far ip link set far0 up
+	in_far rdma link add rxe_far type mrx netdev far0 || fail "no link in the namespace"
+	eventually "$PATIENCE" far_is_active || fail "rxe_far does not come up"
+	pings_itself
+	pings_itself ip netns exec far
+}
+
+test_in_the_exclusive_mode_a_program_has_only_the_devices_of_its_namespace() {
+	rdma system set netns exclusive || fail "the RDMA system does not become exclusive"
+	two_namespaces
+	! ibv_devices | grep -q rxe_far || fail "the device over there is seen from here"
+	! in_far ibv_devices | grep -q rxe_near || fail "the device over here is seen from there"
+	refused "rxe_far" ibv_devinfo -d rxe_far
+	[[ $(rdma dev show) != *rxe_far* ]] || fail "rdma shows the device over there"
+	# what is on one wire still talks; with rdma_rxe only rping does not connect
+	they_talk
+	! rdma link delete rxe_far 2>/dev/null || fail "the link over there was deleted from here"
+	in_far rdma link delete rxe_far || fail "the link over there cannot be deleted there"
+}
+
 test_counters_tell_what_was_moved() {
 	set_up
 	local before
 	before=$(counter rxe_mrx0 sent_bytes)
+	ITERATIONS=100
 	tests ib_write_bw -s 4096
 	[ $(($(counter rxe_mrx0 sent_bytes) - before)) -ge $((100 * 4096)) ] || fail "bytes are missing"
 	# in words of four bytes

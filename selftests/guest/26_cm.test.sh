@@ -9,6 +9,7 @@ MRX_LIMIT=${MRX_LIMIT:-180}
 PATIENCE=40
 ADDRESS=10.9.0.1
 ADDRESS6=fd00:9::1
+ITERATIONS=50 # of programs that measure
 
 set_up() {
 	load_mrx
@@ -68,9 +69,30 @@ test_udaddy() {
 	meet listens_by_cm udaddy -C 5 -- udaddy -s $ADDRESS -C 5
 }
 
+test_ucmatose_and_udaddy_over_IPv6() {
+	set_up
+	meet listens_by_cm ucmatose -b $ADDRESS6 -C 5 -- ucmatose -s $ADDRESS6 -C 5
+	meet listens_by_cm udaddy -b $ADDRESS6 -C 5 -- udaddy -s $ADDRESS6 -C 5
+}
+
+# In its second part it connects without queue pairs, under numbers that it
+# makes up. Where both sides are on one machine these have to differ, else the
+# manager takes one side's connection for a stale one of the other's.
+test_cmtime() {
+	set_up
+	meet listens_by_cm cmtime -b $ADDRESS -c 50 -q 5000 -- cmtime -s $ADDRESS -c 50 -q 90000
+	meet listens_by_cm cmtime -b $ADDRESS -c 20 -n 4 -q 5000 -- cmtime -s $ADDRESS -c 20 -n 4 -q 90000
+}
+
 test_mckey() {
 	set_up
 	meet joins_by_cm mckey -b $ADDRESS -m 239.1.1.1 -- mckey -b $ADDRESS -m 239.1.1.1 -s
+}
+
+# The kernel joins no group of IPv6 on Ethernet, for rdma_rxe neither.
+test_mckey_over_IPv6_is_refused() {
+	set_up
+	refused "return status -1" timeout "$PATIENCE" mckey -b $ADDRESS6 -m ff0e::1
 }
 
 test_rdma_client_and_server() {
@@ -89,14 +111,66 @@ test_rstream_and_riostream() {
 	meet listens_by_cm riostream -S 1000 -C 100 -- riostream -s $ADDRESS -S 1000 -C 100
 }
 
+# through_the_manager PROGRAM ARGUMENT...: a program of perftest
+through_the_manager() {
+	local program=$1
+	shift
+	meet listens_by_cm "$program" -d rxe_mrx0 -F -R -n "$ITERATIONS" "$@" -- \
+		"$program" -d rxe_mrx0 -F -R -n "$ITERATIONS" "$@" $ADDRESS
+}
+
+# Its server serves for ever.
+test_rcopy() {
+	set_up
+	dd if=/dev/urandom of="$WORK/from" bs=1000 count=500 status=none
+	rcopy >"$WORK/server" 2>&1 &
+	SERVER=$!
+	eventually "$PATIENCE" listens_by_cm "$SERVER" || fail "the server does not listen"
+	timeout "$PATIENCE" rcopy "$WORK/from" "$ADDRESS:$WORK/to" >"$WORK/client" 2>&1 ||
+		fail "rcopy: $(cat "$WORK/client" "$WORK/server")"
+	cmp "$WORK/from" "$WORK/to" || fail "the copy differs"
+	kill "$SERVER"
+	ends "$SERVER" "the server" || true
+}
+
 test_perftest_connects_through_the_manager() {
 	local program
 	set_up
-	for program in ib_send_bw ib_write_bw ib_read_bw ib_atomic_bw \
-		ib_send_lat ib_write_lat ib_read_lat ib_atomic_lat; do
-		meet listens_by_cm $program -d rxe_mrx0 -F -R -n 100 -- $program -d rxe_mrx0 -F -R -n 100 $ADDRESS
+	for program in ib_{send,write,read,atomic}_{bw,lat}; do
+		through_the_manager $program
 	done
-	meet listens_by_cm ib_send_bw -d rxe_mrx0 -F -R -n 100 -c UD -- ib_send_bw -d rxe_mrx0 -F -R -n 100 -c UD $ADDRESS
+	through_the_manager ib_send_bw -c UD
+	through_the_manager ib_send_lat -c UD
+}
+
+test_perftest_connects_through_the_manager_and_sleeps_on_events() {
+	local program
+	set_up
+	for program in ib_{send,read,atomic}_{bw,lat}; do
+		through_the_manager $program -e
+	done
+	through_the_manager ib_send_lat -c UD -e
+}
+
+test_perftest_connects_several_queue_pairs_through_the_manager() {
+	local program
+	set_up
+	for program in ib_{send,write,read,atomic}_bw; do
+		through_the_manager $program -q 4
+	done
+	through_the_manager ib_send_bw -q 4 --use-srq
+	through_the_manager ib_send_bw -c UD -q 2
+}
+
+test_perftest_works_both_ways_through_the_manager() {
+	local program
+	set_up
+	for program in ib_{send,write,read,atomic}_bw; do
+		through_the_manager $program -b
+	done
+	through_the_manager ib_write_lat -I 64 -s 64
+	ITERATIONS=5
+	through_the_manager ib_write_bw -a
 }
 
 test_nobody_listens() {

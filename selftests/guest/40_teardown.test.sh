@@ -284,9 +284,9 @@ flood() {
 flooders() { pgrep -P "$FLOOD"; }
 
 one_is_killed() {
-	local pids
-	mapfile -t pids < <(flooders)
-	[ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[RANDOM % ${#pids[@]}]}"
+	# shellcheck disable=SC2046 # several processes
+	set -- $(flooders)
+	[ $# -eq 0 ] || kill -KILL "${@:RANDOM % $# + 1:1}"
 }
 
 flaps() {

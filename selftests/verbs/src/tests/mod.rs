@@ -29,7 +29,7 @@ pub fn all() -> Vec<Test> {
         completions::TESTS,
         datagrams::TESTS,
         events::TESTS,
-        extended_cq::TESTS,
+        &extended_cq::all(),
         two_processes::TESTS,
         local_faults::TESTS,
         remote_faults::TESTS,
