@@ -3,10 +3,9 @@
 #
 # Users of RDMA in the kernel, and Open MPI over everything.
 
-MRX_LIMIT=${MRX_LIMIT:-300}
+LIMIT=300 STEP=60
 . "$(dirname "$0")/lib.sh"
 
-PATIENCE=60
 ADDRESS=10.9.0.1
 NVMET=/sys/kernel/config/nvmet
 
