@@ -42,6 +42,8 @@ VERBOSE=${MRX_VERBOSE:-0}
 DEVICE=rxe_mrx0
 SELFTEST=/mrx/build/cargo/release/mrx-selftest
 DEBUG=/sys/kernel/debug
+LOGS=/mrx/build/debug
+mkdir -p $LOGS
 number=0 failed=0
 
 verdict() { # STATUS NAME
@@ -165,10 +167,9 @@ watch() {
 
 # seen NAME: keeps what was counted.
 seen() {
-	mkdir -p /mrx/build/debug
-	cat $DEBUG/mrx_sites >"/mrx/build/debug/$1.sites"
-	echo "# $(awk '$1 ~ /slab|page/' "/mrx/build/debug/$1.sites" | wc -l) allocation sites were reached," \
-		"$(awk '$1 ~ /slab|page/ && $5 > 0' "/mrx/build/debug/$1.sites" | wc -l) of them failed"
+	cat $DEBUG/mrx_sites >"$LOGS/$1.sites"
+	echo "# $(awk '$1 ~ /slab|page/' "$LOGS/$1.sites" | wc -l) allocation sites were reached," \
+		"$(awk '$1 ~ /slab|page/ && $5 > 0' "$LOGS/$1.sites" | wc -l) of them failed"
 }
 
 # set_up NAME VALUE: in the folder of an injector, some of which lack some.
@@ -295,7 +296,7 @@ swept() {
 	local name=$1 status=0 counts
 	shift
 	rm -f /tmp/sweep
-	env MRX_SWEEP=/tmp/sweep LD_PRELOAD=$SWEEP "$@" >/tmp/swept 2>&1 || status=$?
+	env MRX_SWEEP=/tmp/sweep LD_PRELOAD=$SWEEP "$@" 2>&1 | tee "$LOGS/swept-${name// /-}" >/tmp/swept || status=$?
 	mapfile -t counts < <(od -An -v -w4 -tu4 -N 1036 /tmp/sweep | tr -d ' ')
 	echo "# $name: ${counts[0]} calls, in which ${counts[1]} allocations failed, and ${counts[2]} calls succeeded without"
 	local error
@@ -510,7 +511,7 @@ soak() {
 		done | sort | column -t -s '|'
 		echo "The kernel held $first KiB after the first round and $last KiB at the end ($((last - first)) more, least $least);"
 		echo "$first_free KiB were free then and $(free_memory) KiB at the end."
-	} | tee /mrx/build/debug/soak.report | sed 's/^/# /'
+	} | tee $LOGS/soak.report | sed 's/^/# /'
 }
 
 case ${1:-} in
