@@ -10,7 +10,7 @@ else
 
 .DEFAULT_GOAL := help
 
-.PHONY: demo check check-host bench shell module modules clean distclean help
+.PHONY: demo check check-host check-debug soak bench shell module modules clean distclean help
 
 demo: ## show two processes moving bytes through a non-contiguous region
 	@scripts/demo.sh
@@ -20,6 +20,12 @@ check: ## host tests, then the self-tests on Debian's kernel in a virtual machin
 
 check-host: ## only what needs no virtual machine
 	@scripts/check.sh --host-only
+
+check-debug: ## all self-tests in a debug kernel, under its detectors and with failing memory (hours)
+	@scripts/check-debug.sh
+
+soak: ## the heavy tests in the debug kernel for MRX_SOAK_MINUTES=60, and a report
+	@scripts/soak.sh
 
 bench: ## measure against rdma_rxe and the machine's limits
 	@scripts/bench.sh

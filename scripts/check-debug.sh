@@ -6,9 +6,11 @@
 # is the sum. Usage:
 #
 #   scripts/check-debug.sh [offences] [verbs] [guest] [faults]    default: all
+#   scripts/check-debug.sh soak                                   see scripts/soak.sh
 #
 #   MRX_SELFTEST  more arguments for mrx-selftest, such as "--filter transfer"
 #   MRX_FILTER    a glob for the suites of selftests/guest
+#   MRX_FAULTS    ways in which memory fails; default "start sweep module tests"
 #   MRX_TIMEOUT   seconds that one boot may take; default 3600
 #
 # An emulated processor runs this kernel about ten times slower than Debian's.
@@ -67,6 +69,7 @@ bounds	UBSAN: array-index-out-of-bounds in .*offence_main\.c
 list	list_del corruption
 refcount	refcount_t: addition on 0; use-after-free
 leak	kmemleak: [0-9]+ new suspected memory leaks
+rust_leak	kmemleak: [0-9]+ new suspected memory leaks
 rcu	suspicious RCU usage
 lock_inversion	possible circular locking dependency detected
 cache	Objects remaining
@@ -83,7 +86,7 @@ piece() { tr -d '\r' <"$LOGS/offences.log" | sed -n "/offence: begin $1\$/,/offe
 
 offences() {
 	local name regex status log=$LOGS/offence.log
-	guest offences /mrx/selftests/offence/run /mrx/build/module-debug/selftests/offence/offence.ko || true
+	guest offences /mrx/selftests/offence/run /mrx/build/selftests-debug/offence/offence.ko || true
 	piece nothing >"$log"
 	status=0
 	[ -s "$log" ] && "$MRX_TOP/scripts/kernel-log.sh" "$log" || status=$?
@@ -126,42 +129,76 @@ verbs() { tests verbs /mrx/scripts/debug-guest.sh verbs ${MRX_SELFTEST:-}; }
 
 suites() { tests guest /mrx/scripts/debug-guest.sh guest ${MRX_FILTER:+"$MRX_FILTER"}; }
 
-# sites NAME: where the module was when something was made to fail: the two
-# innermost of its functions, and how often. Allocations that are tried in several
-# ways are not reported by the kernel each time, but counted by it.
+# ---- failing allocations
+
+# lines_of: reads offsets in the module's code, prints the line of source of each.
+lines_of() {
+	# an offset is where a call returns to
+	awk '{ printf "%#x\n", strtonum($1) - 1 }' |
+		in_root "$ROOT" xargs -r addr2line -e /mrx/build/module-debug/ib_mrx.ko -j .text -f -C |
+		paste - - | sed -E 's/\[[0-9a-f]{16}\]//g; s/ib_mrx_main:://g; s|\t.*/mrx/| |; s|\t| |'
+}
+
+# named KIND...: the sites of a kind, with how often each was reached and failed,
+# and the lines of source of its two functions.
+named() {
+	awk -v kinds=" $* " 'index(kinds, " " $1 " ")' "$LOGS/all.sites" |
+		sort -k5,5n -k4,4nr >"$LOGS/kind.sites"
+	paste <(awk '{ print $1, "reached", $4, "failed", $5 }' "$LOGS/kind.sites") \
+		<(awk '{ print $2 }' "$LOGS/kind.sites" | lines_of) \
+		<(awk '{ print $3 }' "$LOGS/kind.sites" | lines_of) | sed 's/\t/: /; s/\t/ < /'
+}
+
+# sites: of all sites at which the module was seen to ask for memory, how many
+# were refused it. Those that were not are named, and are a failure.
 sites() {
-	local most=${MRX_SITES:-60}
-	tr -d '\r' <"$LOGS/$1.log" | awk '
-	/FAULT_INJECTION: forcing a failure/ { looking = 2; site = "" }
-	looking && /\[ib_mrx\]/ && !/\? / {
-		sub(/^\[ *[0-9.]*\] */, "")
-		sub(/\/0x[0-9a-f]* \[ib_mrx\].*/, "")
-		site = site (site ? " < " : "") $0
-		looking--
+	local reached failed
+	cat "$LOGS"/{start,sweep,module,tests}.sites 2>/dev/null | awk '
+	/^#/ { print "# " $0 >"/dev/stderr"; next }
+	{
+		key = $1 " " $2 " " $3
+		reached[key] += $4
+		failed[key] += $5
 	}
-	/<\/TASK>/ { looking = 0 }
-	site && !looking {
-		print site
-		site = ""
-	}' | in_root "$ROOT" llvm-cxxfilt | sed -E 's/\[[0-9a-f]{16}\]//g; s/ib_mrx_main:://g' |
-		sort | uniq -c | sort -rn >"$LOGS/$1.sites"
-	head -n "$most" "$LOGS/$1.sites" | sed 's/^/# /'
-	echo "# $(wc -l <"$LOGS/$1.sites") sites failed ($LOGS/$1.sites)"
+	END {
+		for (key in reached)
+			print key, reached[key], failed[key]
+	}' >"$LOGS/all.sites"
+	named slab page >"$LOGS/allocations"
+	named copy >"$LOGS/copies"
+	reached=$(wc -l <"$LOGS/allocations")
+	failed=$(grep -vc ' failed 0:' "$LOGS/allocations" || true)
+	grep ' failed 0:' "$LOGS/allocations" | sed 's/^/# /'
+	echo "# $(grep -vc ' failed 0:' "$LOGS/copies" || true) of $(wc -l <"$LOGS/copies") copies from and to user space failed"
+	echo "# $failed of $reached allocation sites failed ($LOGS/allocations)"
+	count "$((reached == 0 || failed < reached))" "every allocation site that was reached has failed"
 }
 
 # shellcheck disable=SC2086 # several arguments
 faults() {
-	tests faults-module /mrx/scripts/debug-guest.sh faults module 7,31,211 ${MRX_SELFTEST:-}
-	sites faults-module
-	tests faults-tests /mrx/scripts/debug-guest.sh faults tests 499,1999 ${MRX_SELFTEST:-}
-	sites faults-tests
+	local way
+	for way in ${MRX_FAULTS:-start sweep module tests}; do
+		rm -f "$LOGS/$way.sites"
+		case $way in
+		start) tests start /mrx/scripts/debug-guest.sh start ;;
+		sweep) tests sweep /mrx/scripts/debug-guest.sh sweep ${MRX_SELFTEST:-} ;;
+		module) tests module /mrx/scripts/debug-guest.sh faults module 7,31,211 ${MRX_SELFTEST:-} ;;
+		tests) tests tests /mrx/scripts/debug-guest.sh faults tests 499,1999 ${MRX_SELFTEST:-} ;;
+		*) die "MRX_FAULTS is of start, sweep, module, tests" ;;
+		esac
+	done
+	sites
+}
+
+soak() {
+	tests soak env ${MRX_SEED:+MRX_SEED="$MRX_SEED"} /mrx/scripts/debug-guest.sh soak "${MRX_SOAK_MINUTES:-60}"
 }
 
 need_root
 for what; do
 	case $what in
-	offences | verbs | guest | faults) ;;
-	*) die "check-debug.sh [offences] [verbs] [guest] [faults]" ;;
+	offences | verbs | guest | faults | soak) ;;
+	*) die "check-debug.sh [offences] [verbs] [guest] [faults] [soak]" ;;
 	esac
 done
 [ $# -gt 0 ] || set -- offences verbs guest faults
@@ -169,7 +206,7 @@ done
 ROOT=$("$MRX_TOP/scripts/buildroot.sh")
 KERNEL=$("$MRX_TOP/scripts/debug-kernel.sh" | tail -n 1)
 timed "Build the module for the debug kernel" "$MRX_TOP/scripts/debug-kernel.sh" --module
-timed "Build the module of offences" "$MRX_TOP/scripts/debug-kernel.sh" --module selftests/offence
+timed "Build the modules of the tests for the debug kernel" "$MRX_TOP/scripts/selftest-modules.sh" --debug
 timed "Build the self-tests" "$MRX_TOP/scripts/userspace.sh"
 
 for what; do

@@ -9,9 +9,10 @@
 #   scripts/debug-kernel.sh --have     print its folder, and fail if it is not built
 #   scripts/debug-kernel.sh --module   build ib_mrx.ko for it into
 #                                      build/module-debug, and print its path
-#   scripts/debug-kernel.sh --module DIR [ARGUMENT...]
-#                                      the same for the module in the folder DIR of
-#                                      the checkout; more arguments go to make
+#   scripts/debug-kernel.sh --module DIR OUT [ARGUMENT...]
+#                                      build the modules in the folder DIR of the
+#                                      checkout into build/OUT, and print their
+#                                      paths; more arguments go to make
 #
 #   MRX_JOBS  compilers at a time; default one for each processor
 #
@@ -94,17 +95,17 @@ make_debug_kernel() {
 	touch "$dir/.done"
 }
 
-# make_module DIR ARGUMENT...: with debug information, so that a report can be
+# make_modules DIR OUT ARGUMENT...: with debug information, so that a report can be
 # read down to the line.
-make_module() {
-	local source=/mrx out=build/module-debug
-	[ "$1" = . ] || source=/mrx/$1 out=$out/$1
-	shift
-	mkdir -p "$MRX_BUILD/${out#build/}"
+make_modules() {
+	local source=/mrx out=$2
+	[ "$1" = . ] || source=/mrx/$1
+	shift 2
+	mkdir -p "$MRX_BUILD/$out"
 	in_root "$ROOT" make -C "/cache/${dir##*/}/obj" "${MAKE_ARGS[@]}" \
-		M="$source" MO="/mrx/$out" \
+		M="$source" MO="/mrx/build/$out" \
 		KCFLAGS=-g KRUSTFLAGS=-Cdebuginfo=2 -j"${MRX_JOBS:-$(nproc)}" "$@" >&2
-	ls "$MRX_BUILD/${out#build/}"/*.ko
+	ls "$MRX_BUILD/$out"/*.ko
 }
 
 case ${1:-} in
@@ -115,12 +116,14 @@ case ${1:-} in
 	else
 		shift
 		need_root
-		make_module "${1:-.}" "${@:2}"
+		[ $# -ne 1 ] || die "--module DIR needs OUT"
+		[ $# -gt 0 ] || set -- . module-debug
+		make_modules "$@"
 	fi
 	;;
 --have)
 	is_built || exit 1
 	echo "$dir"
 	;;
-*) die "debug-kernel.sh [--have | --module [DIR [ARGUMENT...]]]" ;;
+*) die "debug-kernel.sh [--have | --module [DIR OUT [ARGUMENT...]]]" ;;
 esac

@@ -1,35 +1,65 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Builds the kernel modules of the self-tests against Debian's kernel and the
-# module that scripts/module.sh has built, and the programs that use them. Other
-# arguments go to make.
+# Builds the kernel modules of the self-tests, and the programs that use them.
+# Usage:
+#
+#   scripts/selftest-modules.sh [ARGUMENT...]    for Debian's kernel and the module
+#                                                of scripts/module.sh; arguments go
+#                                                to make
+#   scripts/selftest-modules.sh --debug [ARGUMENT...]
+#                                                for the debug kernel and the module
+#                                                of scripts/debug-kernel.sh --module
+#
+# Prints the folder of the modules, which is MRX_TEST_MODULES of selftests/guest:
+# build/selftests, or build/selftests-debug.
 
 . "$(dirname "$0")/lib.sh"
 
 ROOT=$("$MRX_TOP/scripts/buildroot.sh")
-KERNEL=$("$MRX_TOP/scripts/kernel.sh")
+
+# build DIR OUT ARGUMENT...: the modules in the folder DIR of the checkout go to
+# build/OUT.
+if [ "${1:-}" = --debug ]; then
+	shift
+	module=module-debug out=selftests-debug
+	build() { "$MRX_TOP/scripts/debug-kernel.sh" --module "$@" >&2; }
+else
+	KERNEL=$("$MRX_TOP/scripts/kernel.sh")
+	module=module out=selftests
+	build() {
+		local source=/mrx objects=/mrx/build/$2
+		[ "$1" = . ] || source=/mrx/$1
+		mkdir -p "$MRX_BUILD/$2"
+		in_root "$ROOT" make -C "/cache/${KERNEL##*/}/obj" ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 \
+			M="$source" MO="$objects" -j"$(nproc)" "${@:3}" >&2
+	}
+fi
 
 need_root
-[ -e "$MRX_BUILD/module/Module.symvers" ] || die "build the module first (scripts/module.sh)"
-mkdir -p "$MRX_BUILD/selftests/"{peer,kapi,kverbs,plain} "$MRX_BUILD/module-plain"
-
-build() { # SOURCE OBJECTS ARG...
-	in_root "$ROOT" make -C "/cache/${KERNEL##*/}/obj" ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 \
-		M="/mrx$1" MO="/mrx/build/$2" -j"$(nproc)" "${@:3}" >&2
-}
+[ -e "$MRX_BUILD/$module/Module.symvers" ] || die "build the module first (build/$module)"
 
 for modules in peer kapi kverbs; do
-	build "/selftests/$modules" "selftests/$modules" \
-		KBUILD_EXTRA_SYMBOLS=/mrx/build/module/Module.symvers "$@"
+	build "selftests/$modules" "$out/$modules" \
+		KBUILD_EXTRA_SYMBOLS="/mrx/build/$module/Module.symvers" "$@"
 done
 # The other flavour of the registry, and a client that needs it.
-build "" module-plain MRX_PEER_EXPORT=plain "$@"
-build /selftests/peer/plain selftests/plain \
-	KBUILD_EXTRA_SYMBOLS=/mrx/build/module-plain/Module.symvers "$@"
+build . "$out/module-plain" MRX_PEER_EXPORT=plain "$@"
+build selftests/peer/plain "$out/plain" \
+	KBUILD_EXTRA_SYMBOLS="/mrx/build/$out/module-plain/Module.symvers" "$@"
 
+if [ "$module" = module-debug ]; then
+	# of use with the detectors and with fault injection only
+	build selftests/offence "$out/offence" "$@"
+	build selftests/sites "$out/sites" "$@"
+fi
+
+mkdir -p "$MRX_BUILD/selftests"
 sources=("$MRX_TOP"/selftests/peer/user/*.c)
 in_root "$ROOT" gcc-14 -O2 -Wall -Wextra -Wno-override-init \
 	-Wno-format-zero-length -Werror -pthread -I/mrx/selftests/peer -I/mrx/include/uapi \
 	-o /mrx/build/selftests/peer_test "${sources[@]/#"$MRX_TOP"//mrx}" -libverbs
-echo "$MRX_BUILD/selftests"
+in_root "$ROOT" make -s -C /mrx/selftests/odp O=/mrx/build/selftests
+in_root "$ROOT" gcc-14 -O2 -Wall -Wextra -Werror -shared -fPIC -o /mrx/build/selftests/sweep.so \
+	/mrx/selftests/sites/sweep.c
+echo "$MRX_BUILD/$out"

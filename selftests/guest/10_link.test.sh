@@ -13,7 +13,7 @@ lacks_gid() { ! has_gid "$@"; }
 # comes_up DEVICE INTERFACE: it is a working device that knows its interface.
 comes_up() {
 	exists "$1" || fail "there is no $1"
-	eventually 5 port_is "$1" ACTIVE || fail "the port of $1 is $(port_state "$1")"
+	eventually "$PATIENCE" port_is "$1" ACTIVE || fail "the port of $1 is $(port_state "$1")"
 	[[ $(rdma link show "$1/1") == *"state ACTIVE physical_state LINK_UP netdev $2"* ]] ||
 		fail "$(rdma link show "$1/1")"
 	pingpong "$1"
@@ -151,9 +151,9 @@ test_the_port_follows_the_interface() {
 	load_mrx
 	dummy dummy0 192.0.2.1/24
 	link mrx rxe_mrx0 dummy0
-	eventually 5 port_is rxe_mrx0 ACTIVE
+	eventually "$PATIENCE" port_is rxe_mrx0 ACTIVE
 	ip link set dummy0 down
-	eventually 5 port_is rxe_mrx0 DOWN || fail "the port is $(port_state rxe_mrx0) and the interface down"
+	eventually "$PATIENCE" port_is rxe_mrx0 DOWN || fail "the port is $(port_state rxe_mrx0) and the interface down"
 	ip link set dummy0 up
 	comes_up rxe_mrx0 dummy0
 }
@@ -162,9 +162,9 @@ test_the_port_follows_the_carrier() {
 	load_mrx
 	veth veth0 veth1 192.0.2.1/24 192.0.2.2/24
 	link mrx rxe_mrx0 veth0
-	eventually 5 port_is rxe_mrx0 ACTIVE
+	eventually "$PATIENCE" port_is rxe_mrx0 ACTIVE
 	ip link set veth1 down
-	eventually 5 port_is rxe_mrx0 DOWN || fail "the port is $(port_state rxe_mrx0) without a carrier"
+	eventually "$PATIENCE" port_is rxe_mrx0 DOWN || fail "the port is $(port_state rxe_mrx0) without a carrier"
 	ip link set veth1 up
 	comes_up rxe_mrx0 veth0
 }
@@ -176,7 +176,7 @@ test_a_link_on_an_interface_that_is_down_comes_up_with_it() {
 	equal DOWN "$(port_state rxe_mrx0)" "the port"
 	ip address add 192.0.2.1/24 dev dummy0
 	ip link set dummy0 up
-	eventually 5 has_gid rxe_mrx0 "$V4:c000:0201" || fail "$(gids rxe_mrx0)"
+	eventually "$PATIENCE" has_gid rxe_mrx0 "$V4:c000:0201" || fail "$(gids rxe_mrx0)"
 	comes_up rxe_mrx0 dummy0
 }
 
@@ -184,13 +184,13 @@ test_a_program_hears_of_the_port_going_and_coming() {
 	load_mrx
 	dummy dummy0
 	link mrx rxe_mrx0 dummy0
-	eventually 5 port_is rxe_mrx0 ACTIVE
+	eventually "$PATIENCE" port_is rxe_mrx0 ACTIVE
 	stdbuf -oL ibv_asyncwatch -d rxe_mrx0 >"$WORK/events" 2>&1 &
-	eventually 10 grep -q 'async event FD' "$WORK/events" || fail "$(cat "$WORK/events")"
+	eventually "$PATIENCE" grep -q 'async event FD' "$WORK/events" || fail "$(cat "$WORK/events")"
 	ip link set dummy0 down
-	eventually 10 grep -q PORT_ERR "$WORK/events" || fail "no event when the port went: $(cat "$WORK/events")"
+	eventually "$PATIENCE" grep -q PORT_ERR "$WORK/events" || fail "no event when the port went: $(cat "$WORK/events")"
 	ip link set dummy0 up
-	eventually 10 grep -q PORT_ACTIVE "$WORK/events" || fail "no event when the port came: $(cat "$WORK/events")"
+	eventually "$PATIENCE" grep -q PORT_ACTIVE "$WORK/events" || fail "no event when the port came: $(cat "$WORK/events")"
 }
 
 test_the_gids_follow_the_addresses() {
@@ -198,15 +198,15 @@ test_the_gids_follow_the_addresses() {
 	dummy dummy0
 	link mrx rxe_mrx0 dummy0
 	ip address add 192.0.2.1/24 dev dummy0
-	eventually 5 has_gid rxe_mrx0 "$V4:c000:0201" || fail "not added: $(gids rxe_mrx0)"
+	eventually "$PATIENCE" has_gid rxe_mrx0 "$V4:c000:0201" || fail "not added: $(gids rxe_mrx0)"
 	ip address add 2001:db8::7/64 dev dummy0 nodad
-	eventually 5 has_gid rxe_mrx0 2001:0db8:0000:0000:0000:0000:0000:0007 || fail "not added: $(gids rxe_mrx0)"
+	eventually "$PATIENCE" has_gid rxe_mrx0 2001:0db8:0000:0000:0000:0000:0000:0007 || fail "not added: $(gids rxe_mrx0)"
 	ibv_devinfo -v -d rxe_mrx0 | grep -q '::ffff:192.0.2.1, RoCE v2'
 	pingpong rxe_mrx0
 	ip address delete 192.0.2.1/24 dev dummy0
-	eventually 5 lacks_gid rxe_mrx0 "$V4:c000:0201" || fail "not deleted: $(gids rxe_mrx0)"
+	eventually "$PATIENCE" lacks_gid rxe_mrx0 "$V4:c000:0201" || fail "not deleted: $(gids rxe_mrx0)"
 	ip address delete 2001:db8::7/64 dev dummy0
-	eventually 5 lacks_gid rxe_mrx0 2001:0db8:0000:0000:0000:0000:0000:0007 || fail "not deleted: $(gids rxe_mrx0)"
+	eventually "$PATIENCE" lacks_gid rxe_mrx0 2001:0db8:0000:0000:0000:0000:0000:0007 || fail "not deleted: $(gids rxe_mrx0)"
 }
 
 test_the_active_mtu_follows_the_interface() {

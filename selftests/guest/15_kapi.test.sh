@@ -24,7 +24,7 @@ load() {
 	local module=mrx_kapi_$1 plain=0 lines planned
 	[ "$2" = mrx ] || plain=1
 	mark_log
-	timeout "$LOADED" insmod "$MRX_TOP/build/selftests/kapi/$module.ko" device="rxe_$2" plain=$plain || return 1
+	timeout "$LOADED" insmod "$MRX_TEST_MODULES/kapi/$module.ko" device="rxe_$2" plain=$plain || return 1
 	lines=$(results "$module")
 	rmmod "$module" || return 1
 	sed 's/^/  /' <<<"$lines"

@@ -3,10 +3,9 @@
 #
 # Every transport and every stock program that needs nothing but verbs.
 
-MRX_LIMIT=${MRX_LIMIT:-300}
+LIMIT=300 STEP=40
 . "$(dirname "$0")/lib.sh"
 
-PATIENCE=40
 ADDRESS=10.9.0.1
 ADDRESS6=fd00:9::1
 ITERATIONS=50 # of programs that measure
@@ -276,7 +275,7 @@ test_counters_tell_what_was_moved() {
 
 test_ibv_asyncwatch_sees_the_port_go_down_and_come_up() {
 	set_up
-	timeout 20 ibv_asyncwatch -d rxe_mrx0 >"$WORK/events" 2>&1 &
+	timeout "$PATIENCE" ibv_asyncwatch -d rxe_mrx0 >"$WORK/events" 2>&1 &
 	eventually "$PATIENCE" grep -q "async event FD" "$WORK/events" || fail "it does not start"
 	ip link set mrx0 down
 	eventually "$PATIENCE" grep -q PORT_ERR "$WORK/events" || fail "no event that the port went down"

@@ -3,10 +3,9 @@
 #
 # The communication manager and what connects through it.
 
-MRX_LIMIT=${MRX_LIMIT:-180}
+LIMIT=180 STEP=40
 . "$(dirname "$0")/lib.sh"
 
-PATIENCE=40
 ADDRESS=10.9.0.1
 ADDRESS6=fd00:9::1
 ITERATIONS=50 # of programs that measure

@@ -3,10 +3,9 @@
 #
 # Users of RDMA in the kernel, and Open MPI over everything.
 
-MRX_LIMIT=${MRX_LIMIT:-300}
+LIMIT=300 STEP=60
 . "$(dirname "$0")/lib.sh"
 
-PATIENCE=60
 ADDRESS=10.9.0.1
 NVMET=/sys/kernel/config/nvmet
 
@@ -118,7 +117,7 @@ test_NFS_over_RDMA() {
 }
 
 test_a_read_with_invalidation_fetches_and_takes_its_own_key_back() {
-	local module=${MRX_TEST_MODULES:-$MRX_TOP/build/selftests}/kverbs/mrx_kverbs.ko
+	local module=$MRX_TEST_MODULES/kverbs/mrx_kverbs.ko
 	set_up
 	mark_log
 	insmod "$module" device=rxe_mrx0 gid="$(gid_index rxe_mrx0)" || fail "$(log_since_mark | grep mrx_kverbs)"

@@ -15,7 +15,7 @@ run_pyverbs() {
 	ip address add fd00:9::1/64 dev mrx0 nodad
 	link mrx rxe_mrx0 mrx0
 	eventually "$PATIENCE" port_is rxe_mrx0 ACTIVE
-	timeout 300 python3 "$(dirname "$SUITE_FILE")/verbs" rxe_mrx0 | tee "$WORK/verbs" || status=$?
+	timeout $((300 * MRX_PATIENCE)) python3 "$(dirname "$SUITE_FILE")/verbs" rxe_mrx0 | tee "$WORK/verbs" || status=$?
 	say "# $SUITE: passed $(grep -c '^ok' "$WORK/verbs"), failed $(grep -c '^not ok' "$WORK/verbs"), skipped 0"
 	return "$status"
 }

@@ -223,7 +223,7 @@ comes_back() {
 	link "$1" "$device" dummy0
 	rdma dev set "$device" netns other || fail "$device does not move"
 	ip netns delete other
-	eventually 10 is_here "$device" || fail "$device does not come back"
+	eventually "$PATIENCE" is_here "$device" || fail "$device does not come back"
 	pingpong "$device"
 }
 

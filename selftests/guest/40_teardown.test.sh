@@ -3,7 +3,7 @@
 #
 # What goes away while it is in use: devices, interfaces, programs.
 
-MRX_LIMIT=${MRX_LIMIT:-180}
+LIMIT=180
 . "$(dirname "$0")/lib.sh"
 
 # Long enough for nothing to end by itself within a test.
@@ -159,7 +159,7 @@ test_traffic_fails_when_its_interface_stays_down() {
 	ip link set dummy0 down
 	both_end_with_an_error "when the interface is down"
 	ip link set dummy0 up
-	eventually 5 port_is rxe_mrx0 ACTIVE
+	eventually "$PATIENCE" port_is rxe_mrx0 ACTIVE
 	pingpong rxe_mrx0
 }
 
@@ -178,7 +178,7 @@ test_addresses_change_under_traffic() {
 	ip address add 192.0.2.1/24 dev dummy0
 	kill "$CLIENT" "$SERVER" 2>/dev/null || true
 	both_end
-	eventually 5 eval 'gids rxe_mrx0 | grep -q ffff:c000:0201'
+	eventually "$PATIENCE" eval 'gids rxe_mrx0 | grep -q ffff:c000:0201'
 	pingpong rxe_mrx0
 }
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The tests of selftests/verbs, which bring a runner of their own.
-#
-#   MRX_PATIENCE  factor on their time limits; default 1
 
 . "$(dirname "$0")/lib.sh"
 
@@ -16,7 +14,7 @@ run_verbs() {
 	dummy mrx0 10.9.0.1/24
 	link mrx rxe_mrx0 mrx0
 	eventually "$PATIENCE" port_is rxe_mrx0 ACTIVE
-	"$MRX_TOP/build/cargo/release/mrx-selftest" --device rxe_mrx0 --patience "${MRX_PATIENCE:-1}" |
+	"$MRX_TOP/build/cargo/release/mrx-selftest" --device rxe_mrx0 --patience "$MRX_PATIENCE" |
 		tee "$WORK/verbs" || status=$?
 	counts=$(sed -nE 's/^# ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped.*/passed \1, failed \2, skipped \3/p' \
 		"$WORK/verbs" | tail -n 1)

@@ -8,27 +8,26 @@
 #
 #   MRX_PEER_ROUNDS  how often memory is taken back under load; default 2000
 
-MRX_LIMIT=${MRX_LIMIT:-600}
+LIMIT=600
 . "$(dirname "$0")/lib.sh"
 
-BUILT=$MRX_TOP/build/selftests
 export MRX_PEER_ROUNDS=${MRX_PEER_ROUNDS:-2000}
 
 # set_up CLIENT: a device, and a reference client.
 set_up() {
-	[ -e "$BUILT/peer/mrx_peer_$1.ko" ] || fail "build the modules of the tests first (scripts/selftest-modules.sh)"
+	[ -e "$MRX_TEST_MODULES/peer/mrx_peer_$1.ko" ] || fail "build the modules of the tests first (scripts/selftest-modules.sh)"
 	load_mrx
 	dummy mrx0 10.9.0.1/24
 	link mrx rxe_mrx0 mrx0
 	eventually "$PATIENCE" port_is rxe_mrx0 ACTIVE
-	insmod "$BUILT/peer/mrx_peer_$1.ko"
+	insmod "$MRX_TEST_MODULES/peer/mrx_peer_$1.ko"
 	UNLOAD_AFTER=mrx_peer_$1
 }
 
 # groups CLIENT GROUP...: groups of tests of the program.
 groups() {
 	set_up "$1"
-	"$BUILT/peer_test" "$@" || fail "a test of $* failed"
+	"$MRX_TOP/build/selftests/peer_test" "$@" || fail "a test of $* failed"
 }
 
 test_what_is_no_client_is_refused() {
@@ -98,7 +97,7 @@ test_a_link_goes_with_regions_of_a_client_on_it() {
 
 test_a_client_with_structures_of_its_own_finds_the_registry() {
 	load_mrx
-	insmod "$BUILT/peer/mrx_peer_abi.ko"
+	insmod "$MRX_TEST_MODULES/peer/mrx_peer_abi.ko"
 	UNLOAD_AFTER=mrx_peer_abi
 	equal 1.0 "$(cat /sys/kernel/mm/memory_peers/mrx_peer_abi/version)" "its version"
 	refused "in use" rmmod ib_mrx
@@ -109,11 +108,11 @@ test_a_client_with_structures_of_its_own_finds_the_registry() {
 
 test_a_client_of_another_licence_needs_the_plain_flavour() {
 	load_mrx
-	refused "Unknown symbol" insmod "$BUILT/plain/mrx_peer_plain.ko"
+	refused "Unknown symbol" insmod "$MRX_TEST_MODULES/plain/mrx_peer_plain.ko"
 	unload_soon ib_mrx
-	insmod "$MRX_TOP/build/module-plain/ib_mrx.ko"
+	insmod "$MRX_TEST_MODULES/module-plain/ib_mrx.ko"
 	UNLOAD_AFTER=ib_mrx
-	insmod "$BUILT/plain/mrx_peer_plain.ko"
+	insmod "$MRX_TEST_MODULES/plain/mrx_peer_plain.ko"
 	[ -e /sys/kernel/mm/memory_peers/mrx_peer_plain ] || fail "it is not registered"
 	rmmod mrx_peer_plain
 }

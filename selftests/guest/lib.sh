@@ -11,8 +11,17 @@
 #   NAME.test.sh --one FUNCTION    one test, named like its function without
 #                                  test_, and all that it prints
 #
-#   MRX_KO     the module; default /mrx/build/module/ib_mrx.ko
-#   MRX_LIMIT  seconds that a test may take; default 90
+#   MRX_KO            the module; default /mrx/build/module/ib_mrx.ko
+#   MRX_TEST_MODULES  the folder of the modules that scripts/selftest-modules.sh
+#                     builds; default /mrx/build/selftests
+#   MRX_PATIENCE      what limits on time are multiplied with, for a slow machine
+#                     or a debug kernel; default 1
+#   MRX_SKIPS         a file of tests to skip, such as debug.skips
+#   MRX_LIMIT         seconds that a test may take, whatever the patience; default
+#                     90, or what the suite wants
+#
+# A suite may set LIMIT, the seconds that a test may take, and STEP, those that
+# one step of it may take, before it sources this.
 
 set -euo pipefail
 
@@ -20,10 +29,12 @@ SUITE_FILE=$(realpath "$0")
 SUITE=$(basename "$0" .test.sh)
 MRX_TOP=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 MRX_KO=${MRX_KO:-$MRX_TOP/build/module/ib_mrx.ko}
-MRX_LIMIT=${MRX_LIMIT:-90}
+MRX_TEST_MODULES=${MRX_TEST_MODULES:-$MRX_TOP/build/selftests}
+MRX_PATIENCE=${MRX_PATIENCE:-1}
+MRX_LIMIT=${MRX_LIMIT:-$((${LIMIT:-90} * MRX_PATIENCE))}
 WORK=${WORK:-$(mktemp -d /tmp/mrx-guest.XXXXXX)}
 PASSED=0 FAILED=1 SKIPPED=4 # statuses of a test's process
-PATIENCE=20                 # seconds that one step of a test may take
+PATIENCE=$((${STEP:-20} * MRX_PATIENCE)) # seconds that one step of a test may take
 LONG=5                      # seconds from which on the time of a test is told
 
 # ---- what a test says
@@ -186,7 +197,7 @@ _is_back() { [ "$(rdma resource show "$1")" = "${HELD[$1]}" ]; }
 resources_are_zero() {
 	local type
 	# the 0 matters: in a trap, the default is the status from before it
-	eventually 5 _is_back "$1" && return 0
+	eventually "$PATIENCE" _is_back "$1" && return 0
 	rdma resource show "$1"
 	for type in pd cq qp cm_id mr ctx srq; do
 		rdma resource show "$type" 2>/dev/null | grep -w "$1" || true
@@ -349,9 +360,19 @@ _verdict() {
 	say "not ok $_number $name"
 }
 
+# reason_to_skip SUITE [NAME OF TEST]: from the file MRX_SKIPS.
+reason_to_skip() {
+	[ -z "${MRX_SKIPS:-}" ] || awk -F '\t' -v name="$*" '$1 == name { print $2 }' "$MRX_SKIPS"
+}
+
 # _run_test FUNCTION_NAME
 _run_test() {
 	local session status=0 log=$WORK/log started=$SECONDS
+	reason_to_skip "$SUITE" "${1//_/ }" >"$log"
+	if [ -s "$log" ]; then
+		_verdict "$SKIPPED" "${1//_/ }" "$log"
+		return
+	fi
 	setsid timeout --kill-after=10 "$MRX_LIMIT" bash "$SUITE_FILE" --run "$1" >"$log" 2>&1 </dev/null &
 	session=$!
 	if eventually $((MRX_LIMIT + 30)) gone "$session"; then

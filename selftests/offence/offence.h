@@ -10,5 +10,6 @@
 /* offence_rust.rs */
 int offence_rust_use_after_free(void);
 int offence_rust_overflow(size_t n);
+int offence_rust_leak(void);
 
 #endif

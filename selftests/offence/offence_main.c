@@ -185,6 +185,11 @@ static noinline int offence_rust_arithmetic(void)
 	return offence_rust_overflow(-1UL);
 }
 
+static noinline int offence_rust_forgets(void)
+{
+	return offence_rust_leak();
+}
+
 static const struct {
 	const char *name;
 	int (*commit)(void);
@@ -203,6 +208,7 @@ static const struct {
 	{ "refcount", offence_refcount },
 	{ "rust_use_after_free", offence_rust_kasan },
 	{ "rust_overflow", offence_rust_arithmetic },
+	{ "rust_leak", offence_rust_forgets },
 };
 
 static int __init offence_init(void)

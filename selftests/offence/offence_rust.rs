@@ -24,3 +24,15 @@ pub extern "C" fn offence_rust_use_after_free() -> c_int {
 pub extern "C" fn offence_rust_overflow(n: usize) -> c_int {
     c_int::from(n + 1 == 1)
 }
+
+/// Forgets one object.
+#[no_mangle]
+pub extern "C" fn offence_rust_leak() -> c_int {
+    match KBox::new([7u64; 40], GFP_KERNEL) {
+        Ok(object) => {
+            core::mem::forget(object);
+            0
+        }
+        Err(_) => ENOMEM.to_errno(),
+    }
+}

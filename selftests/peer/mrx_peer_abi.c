@@ -5,6 +5,7 @@
  * two functions at run time. It owns nothing.
  */
 #include <linux/module.h>
+#include <linux/scatterlist.h>
 
 struct abi_client {
 	char name[64];
