@@ -55,7 +55,12 @@ impl Arena {
         for slot in 0..SLOTS {
             for at in 0..PAGE {
                 // SAFETY: inside the mapping.
-                unsafe { arena.canary_at(slot).add(at).write_volatile(canary(slot, at)) };
+                unsafe {
+                    arena
+                        .canary_at(slot)
+                        .add(at)
+                        .write_volatile(canary(slot, at))
+                };
             }
             for guard in [SLOT, SLOT + 2 * PAGE] {
                 let page = arena.start.wrapping_add(slot * STEP + guard);

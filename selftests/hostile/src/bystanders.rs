@@ -57,7 +57,11 @@ impl Place {
 
     fn holds(&self, bytes: &[u8], what: &str) -> anyhow::Result<()> {
         same_bytes(&self.memory.read(AROUND..AROUND + MESSAGE), bytes, what)?;
-        same_bytes(&self.memory.read(0..AROUND), &self.around, "memory before a region")?;
+        same_bytes(
+            &self.memory.read(0..AROUND),
+            &self.around,
+            "memory before a region",
+        )?;
         let behind = self.memory.read(AROUND + MESSAGE..2 * AROUND + MESSAGE);
         same_bytes(&behind, &self.around, "memory behind a region")
     }

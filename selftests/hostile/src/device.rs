@@ -40,6 +40,15 @@ impl Pool {
         }
     }
 
+    /// The first of them.
+    pub fn first(&self) -> Option<u32> {
+        let entries = self.0.iter().map(|entry| entry.load(Relaxed));
+        entries
+            .into_iter()
+            .find(|entry| *entry != 0)
+            .map(|entry| (entry - 1) as u32)
+    }
+
     /// One of them, if there is any.
     pub fn pick(&self, random: &mut fastrand::Rng) -> Option<u32> {
         let start = random.usize(0..REMEMBERED);
@@ -50,7 +59,11 @@ impl Pool {
     }
 
     pub fn is_crowded(&self) -> bool {
-        self.0.iter().filter(|entry| entry.load(Relaxed) != 0).count() > REMEMBERED * 3 / 4
+        self.0
+            .iter()
+            .filter(|entry| entry.load(Relaxed) != 0)
+            .count()
+            > REMEMBERED * 3 / 4
     }
 
     fn clear(&self) {
@@ -64,6 +77,15 @@ pub enum Purpose {
     Send,
     Receive,
     Completion,
+}
+
+/// What a key stands for.
+#[derive(Clone, Copy)]
+pub struct Region {
+    pub key: u32,
+    /// The address of its first byte.
+    pub start: u64,
+    pub length: u64,
 }
 
 /// A ring that is mapped.
@@ -81,6 +103,11 @@ pub struct File {
     pub descriptor: AtomicI32,
     pub handles: [Pool; OBJECTS],
     pub keys: Pool,
+    /// Keys of memory windows.
+    pub windows: Pool,
+    /// Pages of the file at which rings are.
+    pub offsets: Pool,
+    pub regions: Mutex<Vec<Region>>,
     /// Handle and number of queue pairs.
     pub qps: Mutex<Vec<(u32, u32)>>,
     /// Numbers of address handles in requests.
@@ -99,6 +126,9 @@ impl File {
             descriptor: AtomicI32::new(-1),
             handles: std::array::from_fn(|_| Pool::new()),
             keys: Pool::new(),
+            windows: Pool::new(),
+            offsets: Pool::new(),
+            regions: Mutex::new(Vec::new()),
             qps: Mutex::new(Vec::new()),
             ah_numbers: Pool::new(),
             channels: Pool::new(),
@@ -128,10 +158,29 @@ impl File {
     fn forget(&self) {
         self.handles.iter().for_each(Pool::clear);
         self.keys.clear();
+        self.windows.clear();
         self.ah_numbers.clear();
+        if let Ok(mut regions) = self.regions.lock() {
+            regions.clear();
+        }
         if let Ok(mut qps) = self.qps.lock() {
             qps.clear();
         }
+    }
+
+    pub fn add_region(&self, region: Region) {
+        if let Ok(mut regions) = self.regions.try_lock() {
+            if regions.len() >= REMEMBERED / 2 {
+                regions.remove(0);
+            }
+            regions.push(region);
+        }
+    }
+
+    /// A region, which may have ended.
+    pub fn region(&self, random: &mut fastrand::Rng) -> Option<Region> {
+        let regions = self.regions.try_lock().ok()?;
+        random.choice(regions.iter()).copied()
     }
 
     pub fn add_qp(&self, handle: u32, number: u32) {
@@ -180,6 +229,9 @@ impl File {
         if rings.len() >= RINGS {
             rings.remove(0).ring.unmap();
         }
+        let page = (offset >> 12) as u32;
+        self.offsets
+            .add(page, &mut fastrand::Rng::with_seed(offset));
         rings.push(Mapped {
             ring,
             shape: ring.shape(),

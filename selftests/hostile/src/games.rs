@@ -35,7 +35,11 @@ impl Caller<'_> {
     /// One game.
     pub fn play(&mut self, device: &str) {
         let lines = self.world.lines;
-        match self.random.u8(0..32) {
+        if self.random.u8(0..250) == 0 {
+            let outcome = self.file.open(device);
+            return self.world.ledger.count(lines.opened, errno_of(&outcome));
+        }
+        match self.random.u8(0..30) {
             0..4 => self.remap(lines.unmap),
             4..8 => {
                 let (start, len) = self.pages();
@@ -67,11 +71,7 @@ impl Caller<'_> {
             15..17 => self.fork(device),
             17..20 => self.duplicate(lines.duplicate, lines.closed),
             20..24 => self.map_anywhere(lines.mapped),
-            24..30 => self.read_channel(lines.events),
-            _ => {
-                let outcome = self.file.open(device);
-                self.world.ledger.count(lines.opened, errno_of(&outcome));
-            }
+            _ => self.read_channel(lines.events),
         }
     }
 
@@ -110,7 +110,11 @@ impl Caller<'_> {
             return self.played(line, -1);
         }
         // Now and then shorter than what is mapped: pages at its end do not exist.
-        let size = if self.random.u8(0..4) == 0 { len / 2 } else { len };
+        let size = if self.random.u8(0..4) == 0 {
+            len / 2
+        } else {
+            len
+        };
         // SAFETY: a file of ours.
         unsafe { libc::ftruncate(file, size as i64) };
         let status = self.map_over(start, len, READ_WRITE, file);
@@ -213,8 +217,10 @@ impl Caller<'_> {
         let rights = rights[self.random.usize(0..rights.len())];
         let flags = [libc::MAP_SHARED, libc::MAP_SHARED, libc::MAP_PRIVATE];
         let flags = flags[self.random.usize(0..flags.len())];
-        let offset = match self.random.u8(0..4) {
-            0 => self.edge() & !(PAGE as u64 - 1),
+        let known = self.file.offsets.pick(&mut self.random);
+        let offset = match known {
+            Some(page) if self.random.u8(0..4) != 0 => PAGE as u64 * u64::from(page),
+            _ if self.random.bool() => self.edge() & !(PAGE as u64 - 1),
             _ => PAGE as u64 * self.random.u64(0..64),
         };
         let len = match self.random.u8(0..4) {
@@ -224,7 +230,14 @@ impl Caller<'_> {
         let descriptor = self.descriptor();
         // SAFETY: a new mapping disturbs no other.
         let start = unsafe {
-            libc::mmap(ptr::null_mut(), len, rights, flags, descriptor, offset as i64)
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                rights,
+                flags,
+                descriptor,
+                offset as i64,
+            )
         };
         if start == libc::MAP_FAILED {
             return self.played(line, -1);
@@ -235,7 +248,8 @@ impl Caller<'_> {
         unsafe {
             if self.random.bool() {
                 libc::mprotect(start, PAGE, libc::PROT_READ);
-                libc::munmap(start.byte_add(len / 2 & !(PAGE - 1)), len);
+                let half = len / 2 & !(PAGE - 1);
+                libc::munmap(start.byte_add(half), (len - half).max(1));
             }
             libc::munmap(start, len);
         }

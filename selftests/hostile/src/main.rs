@@ -10,6 +10,7 @@ mod caller;
 mod device;
 mod games;
 mod ledger;
+mod limits;
 mod process;
 mod schema;
 mod scratch;
@@ -20,6 +21,7 @@ mod world;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mrx_selftest_verbs::harness::runner;
 
 /// Ill-treat an RDMA device for some time, and report what was reached.
 #[derive(Parser)]
@@ -57,6 +59,10 @@ pub struct Arguments {
     #[arg(long)]
     no_bystanders: bool,
 
+    /// Instead, test the limits of the device, and that what is used is counted
+    #[arg(long)]
+    limits: bool,
+
     /// Multiply all time limits, for a slow machine or a debug kernel
     #[arg(long, default_value_t = 1)]
     patience: u32,
@@ -64,6 +70,10 @@ pub struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.limits {
+        let setup = supervisor::setup(&arguments, 0);
+        return runner::run(&setup, limits::TESTS, true);
+    }
     match supervisor::run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

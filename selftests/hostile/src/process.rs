@@ -115,7 +115,10 @@ fn look_for_harm(world: &World, orders: &Orders) {
 fn call(mut caller: Caller<'_>) {
     let mut generation = 0;
     loop {
-        let opened = caller.file.generation.load(std::sync::atomic::Ordering::Relaxed);
+        let opened = caller
+            .file
+            .generation
+            .load(std::sync::atomic::Ordering::Relaxed);
         if generation != opened {
             generation = opened;
             caller.begin();
@@ -129,9 +132,7 @@ fn call(mut caller: Caller<'_>) {
                 _ => caller.drain(),
             }
         }
-        if caller.random.u8(0..4) == 0 {
-            caller.connect();
-        }
+        caller.converse();
     }
 }
 
@@ -143,7 +144,9 @@ fn vandalise(mut caller: Caller<'_>) {
         }
         let owner = caller.handle(crate::schema::QP);
         caller.doorbell(owner);
-        std::thread::yield_now();
+        // Calm now and then, so that something is left to be broken.
+        let calm = caller.random.u64(0..20);
+        std::thread::sleep(Duration::from_micros(calm * calm * 20));
     }
 }
 

@@ -17,10 +17,14 @@ pub enum Sense {
     Address,
     /// Of bytes at an address.
     Length,
+    /// The same address as before.
+    Again,
+    /// A range of a region, in one: an address, a length up to this, and a key.
+    Range(u32),
+    /// How many dimensions an entry has, which are in a list of their own.
+    Dimensions,
     /// Of an object of this kind.
     Handle(u16),
-    /// Of a region or a memory window.
-    Key,
     /// Rights, as a region has them.
     Access,
     /// Anything from 0 to this.
@@ -37,6 +41,8 @@ pub enum Sense {
     Buffer,
     /// A byte of a GID: the 16 are made in one.
     Gid,
+    /// The same of a multicast group.
+    Group,
     /// Zero, as it must be.
     Zero,
     /// Nobody looks at it.
@@ -179,6 +185,8 @@ pub struct Command {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Shape {
     Plain,
+    /// Registers memory: a start and a length at this offset.
+    Registers(usize),
     /// The handle at this offset is none afterwards.
     Ends(u16, usize),
     /// A change of state, with the attributes that belong to it.
@@ -211,18 +219,124 @@ pub const EVENTS: u16 = UVERBS_OBJECT_ASYNC_EVENT as u16;
 /// More than there are kinds of objects, known or not.
 pub const OBJECTS: usize = 24;
 
+pub const GROUP: Field = Field {
+    bytes: 16,
+    sense: Sense::Group,
+};
+
+/// A range in a structure: three numbers, of 8, 4 and 4 bytes.
+pub const fn range(most: u32) -> Field {
+    Field {
+        bytes: 16,
+        sense: Sense::Range(most),
+    }
+}
+
 /// Types of queue pairs: mostly those that there are.
-pub const QP_TYPES: Sense = Sense::OneOf(&[2, 2, 2, 3, 3, 4, 4, 0, 1, 5, 8, 9, 10, 255]);
+pub const QP_TYPES: Sense = Sense::OneOf(&[
+    2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 0, 1, 5, 8, 9, 10, 255,
+]);
 /// Depths of queues.
 pub const DEPTH: Sense = Sense::OneOf(&[
-    1, 2, 4, 8, 16, 16, 32, 64, 64, 128, 1000, 16384, 16385, 0, 0xffff_ffff,
+    1,
+    2,
+    4,
+    8,
+    8,
+    16,
+    16,
+    16,
+    16,
+    16,
+    32,
+    32,
+    32,
+    64,
+    64,
+    64,
+    64,
+    128,
+    128,
+    128,
+    128,
+    256,
+    256,
+    1000,
+    16384,
+    16385,
+    0,
+    0xffff_ffff,
 ]);
 /// Depths of completion queues.
 pub const ENTRIES: Sense = Sense::OneOf(&[
-    1, 3, 4, 4, 16, 16, 16, 64, 64, 64, 64, 256, 256, 256, 256, 1000, 1000, 4096, 4096, 0, 1 << 20,
-    (1 << 20) + 1, 0x7fff_ffff, 0xffff_ffff,
+    1,
+    3,
+    4,
+    4,
+    16,
+    16,
+    16,
+    64,
+    64,
+    64,
+    64,
+    256,
+    256,
+    256,
+    256,
+    1000,
+    1000,
+    4096,
+    4096,
+    0,
+    1 << 20,
+    (1 << 20) + 1,
+    0x7fff_ffff,
+    0xffff_ffff,
 ]);
 /// Numbers of scatter/gather elements.
-pub const PIECES: Sense = Sense::OneOf(&[1, 1, 2, 4, 16, 32, 0, 33, 0xffff_ffff]);
+pub const PIECES: Sense = Sense::OneOf(&[
+    1,
+    1,
+    2,
+    2,
+    2,
+    2,
+    4,
+    4,
+    4,
+    4,
+    4,
+    4,
+    8,
+    8,
+    8,
+    16,
+    16,
+    16,
+    32,
+    0,
+    33,
+    0xffff_ffff,
+]);
 /// Bytes of inline data.
-pub const INLINE: Sense = Sense::OneOf(&[0, 16, 64, 256, 400, 512, 513, 1024, 0xffff_ffff]);
+pub const INLINE: Sense = Sense::OneOf(&[
+    0,
+    0,
+    0,
+    16,
+    16,
+    64,
+    64,
+    64,
+    128,
+    128,
+    256,
+    256,
+    256,
+    400,
+    512,
+    513,
+    1024,
+    0xffff_ffff,
+]);

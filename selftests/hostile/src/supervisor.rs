@@ -45,12 +45,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 
     let before = resources::count(&arguments.device).ok();
-    let setup = Setup {
-        device: arguments.device.clone(),
-        patience: arguments.patience,
-        seed,
-        rounds: None,
-    };
+    let setup = setup(arguments, seed);
     let (stop, messages) = (&ledger.totals().stop, &ledger.totals().messages);
     let bystanders = match arguments.no_bystanders {
         true => None,
@@ -73,12 +68,25 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     anyhow::ensure!(harm == 0, "{harm} bytes changed that nothing may change");
     let done = done(totals);
     let least = arguments.at_least;
-    anyhow::ensure!(done >= least, "{done} calls and changes are fewer than {least}");
+    anyhow::ensure!(
+        done >= least,
+        "{done} calls and changes are fewer than {least}"
+    );
     match before {
         Some(before) if !arguments.no_bystanders => {
             resources::come_back_to(&arguments.device, &before)
         }
         _ => Ok(()),
+    }
+}
+
+/// What the harness is told.
+pub fn setup(arguments: &Arguments, seed: u64) -> Setup {
+    Setup {
+        device: arguments.device.clone(),
+        patience: arguments.patience,
+        seed,
+        rounds: None,
     }
 }
 
@@ -114,7 +122,9 @@ fn ill_treat(
     let (mut ends, mut number) = (Ends::new(), 0_u64);
     loop {
         let now = Instant::now();
-        let enough = arguments.calls.is_some_and(|calls| done(ledger.totals()) >= calls);
+        let enough = arguments
+            .calls
+            .is_some_and(|calls| done(ledger.totals()) >= calls);
         if now >= end || enough {
             break;
         }
@@ -142,13 +152,20 @@ fn ill_treat(
         while let Some((process, how)) = reap()? {
             if let Some(at) = hostile.iter().position(|one| one.process == process) {
                 hostile.remove(at);
-                anyhow::ensure!(!how.starts_with("with status"), "a hostile process ended {how}");
+                anyhow::ensure!(
+                    !how.starts_with("with status"),
+                    "a hostile process ended {how}"
+                );
                 *ends.entry(how).or_default() += 1;
             }
         }
         if told.elapsed() >= NEWS {
             told = Instant::now();
-            println!("# {} s: {}", started.elapsed().as_secs(), sum(ledger.totals()));
+            println!(
+                "# {} s: {}",
+                started.elapsed().as_secs(),
+                sum(ledger.totals())
+            );
         }
         let late = |one: &&Hostile| now > one.killed_at + patient(LAST_BREATH);
         if let Some(stuck) = hostile.iter().find(late) {

@@ -14,7 +14,7 @@ use crate::{
     caller::{Caller, QKEY},
     device::{Mapped, Purpose},
     schema::commands::COMMANDS,
-    world::OPCODES,
+    world::{OPCODES, VALID},
 };
 
 /// What the upper half of the number of our requests says.
@@ -24,7 +24,9 @@ const RECEIVE: u32 = u32::MAX;
 
 impl Caller<'_> {
     fn done(&self, operation: usize) {
-        self.world.ledger.count(self.world.operation_lines[operation], 0);
+        self.world
+            .ledger
+            .count(self.world.operation_lines[operation], 0);
         self.world.ledger.totals().mutations.fetch_add(1, Relaxed);
     }
 
@@ -32,22 +34,53 @@ impl Caller<'_> {
     fn with_ring<T>(
         &mut self,
         purpose: Option<Purpose>,
+        owner: Option<u32>,
         body: impl FnOnce(&mut Self, Mapped) -> T,
     ) -> Option<T> {
         let file = self.file;
         let rings = file.rings.try_lock().ok()?;
         let suitable = rings
             .iter()
-            .filter(|mapped| purpose.is_none_or(|purpose| purpose == mapped.purpose));
+            .filter(|mapped| purpose.is_none_or(|purpose| purpose == mapped.purpose))
+            .filter(|mapped| owner.is_none_or(|owner| owner == mapped.owner));
         let mapped = self.random.choice(suitable.collect::<Vec<_>>()).copied()?;
         Some(body(self, mapped))
     }
 
+    /// Connects two queue pairs and lets them exchange something at once, before
+    /// anybody breaks them.
+    pub fn converse(&mut self) {
+        let Some((near, far)) = self.connect() else {
+            return;
+        };
+        // What was left in the rings would come first, and most of it is bad.
+        for (purpose, owner) in [(Purpose::Send, near), (Purpose::Receive, far)] {
+            self.with_ring(Some(purpose), Some(owner), |_, mapped| {
+                mapped.ring.set_word(PRODUCER, mapped.ring.word(CONSUMER));
+            });
+        }
+        self.receive_at(Some(far));
+        for _ in 0..self.random.u8(2..8) {
+            self.with_ring(Some(Purpose::Send), Some(near), |caller, mapped| {
+                let which = caller.random.usize(0..VALID);
+                caller.post_one(mapped, which);
+                // Nobody writes to the rings meanwhile.
+                caller.doorbell(mapped.owner);
+            });
+        }
+        self.drain();
+    }
+
     /// Posts a few requests by hand, and rings the doorbell.
     pub fn post_by_hand(&mut self) {
-        let owner = self.with_ring(Some(Purpose::Send), |caller, mapped| {
+        self.post_at(None);
+    }
+
+    fn post_at(&mut self, owner: Option<u32>) {
+        let owner = self.with_ring(Some(Purpose::Send), owner, |caller, mapped| {
             for _ in 0..caller.random.u8(1..4) {
-                caller.post_one(mapped);
+                let which = caller.random.usize(0..OPCODES.len());
+                caller.post_one(mapped, which);
             }
             mapped.owner
         });
@@ -80,12 +113,12 @@ impl Caller<'_> {
         let mut total = 0;
         for piece in 0..count as usize {
             let at = dma_at + 16 * piece;
-            let length = whole.unwrap_or_else(|| 8 * self.random.u32(0..64));
-            let address = self.world.arena.address(&mut self.random) & !7;
+            let (address, length, key) = self.range(512);
+            let length = whole.unwrap_or(length);
             self.quad(mapped, at + dma::ADDR, address);
             mapped.ring.set_word(at + dma::SGE_LENGTH, length);
-            mapped.ring.set_word(at + dma::LKEY, self.key());
-            total += length;
+            mapped.ring.set_word(at + dma::LKEY, key);
+            total = length.wrapping_add(total);
         }
         mapped.ring.set_word(dma_at + dma::LENGTH, total);
         mapped.ring.set_word(dma_at + dma::RESIDUE, total);
@@ -93,8 +126,8 @@ impl Caller<'_> {
         mapped.ring.set_word(dma_at + dma::CURRENT, 0);
     }
 
-    fn post_one(&mut self, mapped: Mapped) {
-        let (opcode, _) = OPCODES[self.random.usize(0..OPCODES.len())];
+    fn post_one(&mut self, mapped: Mapped, which: usize) {
+        let (opcode, _) = OPCODES[which];
         let producer = mapped.ring.word(PRODUCER);
         let element = mapped.ring.element(mapped.shape, producer);
         self.quad(mapped, element, OURS << 32 | u64::from(opcode));
@@ -110,36 +143,50 @@ impl Caller<'_> {
         let whole = matches!(opcode, 5 | 6 | 15).then_some(8);
         self.pieces(mapped, element + send::DMA, whole);
         self.target(mapped, element + send::TARGET, opcode);
-        mapped.ring.set_word(PRODUCER, producer.wrapping_add(1) & mapped.shape.mask);
+        mapped
+            .ring
+            .set_word(PRODUCER, producer.wrapping_add(1) & mapped.shape.mask);
         self.done(21);
     }
 
     /// What the request is about on the other side, or what it binds.
     fn target(&mut self, mapped: Mapped, at: usize, opcode: u32) {
-        let remote = self.world.arena.address(&mut self.random);
-        let remote = if matches!(opcode, 5 | 6 | 15) { remote & !7 } else { remote };
-        let (key, other) = (self.key(), self.key());
+        let (remote, _, key) = self.range(64);
+        let remote = if matches!(opcode, 5 | 6 | 15) {
+            remote & !7
+        } else {
+            remote
+        };
+        let window = self.file.windows.pick(&mut self.random).unwrap_or(key);
         match opcode {
             5 | 6 => {
                 self.quad(mapped, at, remote);
-                self.quad(mapped, at + 8, self.world.ledger.totals().calls.load(Relaxed));
+                self.quad(
+                    mapped,
+                    at + 8,
+                    self.world.ledger.totals().calls.load(Relaxed),
+                );
                 self.quad(mapped, at + 16, 7);
                 mapped.ring.set_word(at + 24, key);
             }
             8 => {
                 self.quad(mapped, at, remote);
-                let length = self.random.u64(0..4096);
+                let length = self.random.u64(0..128);
                 self.quad(mapped, at + 8, length);
                 mapped.ring.set_word(at + 16, key);
-                mapped.ring.set_word(at + 20, other);
-                mapped.ring.set_word(at + 24, other.wrapping_add(1));
-                mapped.ring.set_word(at + 28, self.access());
+                mapped.ring.set_word(at + 20, window);
+                mapped
+                    .ring
+                    .set_word(at + 24, window ^ self.random.u32(0..4));
+                mapped.ring.set_word(at + 28, self.access() & 0xf);
             }
             14 => {
                 self.quad(mapped, at, remote);
                 mapped.ring.set_word(at + 8, 64);
                 mapped.ring.set_word(at + 12, key);
-                mapped.ring.set_word(at + 16, self.random.u32(0..4) | self.random.u32(0..2) << 8);
+                mapped
+                    .ring
+                    .set_word(at + 16, self.random.u32(0..4) | self.random.u32(0..2) << 8);
             }
             2 | 3 if self.random.bool() => self.destination(mapped, at),
             _ => {
@@ -172,7 +219,11 @@ impl Caller<'_> {
 
     /// Posts a few receives by hand.
     pub fn receive_by_hand(&mut self) {
-        self.with_ring(Some(Purpose::Receive), |caller, mapped| {
+        self.receive_at(None);
+    }
+
+    fn receive_at(&mut self, owner: Option<u32>) {
+        self.with_ring(Some(Purpose::Receive), owner, |caller, mapped| {
             for _ in 0..caller.random.u8(1..6) {
                 let producer = mapped.ring.word(PRODUCER);
                 let element = mapped.ring.element(mapped.shape, producer);
@@ -185,9 +236,15 @@ impl Caller<'_> {
         });
     }
 
-    /// Takes the completions of a queue.
+    /// Takes completions of a few queues.
     pub fn drain(&mut self) {
-        self.with_ring(Some(Purpose::Completion), |caller, mapped| {
+        for _ in 0..4 {
+            self.drain_one();
+        }
+    }
+
+    fn drain_one(&mut self) {
+        self.with_ring(Some(Purpose::Completion), None, |caller, mapped| {
             // `struct ib_uverbs_wc`: a number, a status, an opcode.
             for _ in 0..64 {
                 let consumer = mapped.ring.word(CONSUMER) & mapped.shape.mask;
@@ -203,7 +260,9 @@ impl Caller<'_> {
                     let line = line.unwrap_or(caller.world.receive_line);
                     caller.world.ledger.count(line, status);
                 }
-                mapped.ring.set_word(CONSUMER, (consumer + 1) & mapped.shape.mask);
+                mapped
+                    .ring
+                    .set_word(CONSUMER, (consumer + 1) & mapped.shape.mask);
                 caller.done(23);
             }
         });
@@ -211,7 +270,7 @@ impl Caller<'_> {
 
     /// Changes a word of a ring.
     pub fn disturb(&mut self) {
-        self.with_ring(None, |caller, mapped| {
+        self.with_ring(None, None, |caller, mapped| {
             let element = mapped.ring.element(mapped.shape, caller.index(mapped));
             let value = caller.disturbing();
             if caller.random.u8(0..24) == 0 {
@@ -268,7 +327,11 @@ impl Caller<'_> {
         let value = if self.random.u8(0..4) == 0 {
             value
         } else {
-            mapped.ring.word(at).wrapping_add(self.random.u32(0..4)).wrapping_sub(1)
+            mapped
+                .ring
+                .word(at)
+                .wrapping_add(self.random.u32(0..4))
+                .wrapping_sub(1)
         };
         mapped.ring.set_word(at, value);
     }
@@ -279,19 +342,31 @@ impl Caller<'_> {
         match operation {
             0 => self.disturb_index(mapped, PRODUCER, value),
             1 => self.disturb_index(mapped, CONSUMER, value),
-            2 => mapped.ring.set_word(element + send::OPCODE, self.random.u32(0..17)),
-            3 => mapped.ring.set_word(element + send::FLAGS, self.random.u32(0..64)),
+            2 => mapped
+                .ring
+                .set_word(element + send::OPCODE, self.random.u32(0..17)),
+            3 => mapped
+                .ring
+                .set_word(element + send::FLAGS, self.random.u32(0..64)),
             4 => mapped.ring.set_word(element + send::FLAGS + 4, value),
-            5 => mapped.ring.set_word(element + send::TARGET + 4 * self.random.usize(0..20), value),
+            5 => mapped
+                .ring
+                .set_word(element + send::TARGET + 4 * self.random.usize(0..20), value),
             6 => mapped.ring.set_word(dma_at + dma::LENGTH, value),
             7 => mapped.ring.set_word(dma_at + dma::COUNT, value),
-            8 => mapped.ring.set_word(dma_at + dma::ADDR + 4 * self.random.usize(0..16), value),
+            8 => mapped
+                .ring
+                .set_word(dma_at + dma::ADDR + 4 * self.random.usize(0..16), value),
             9 => {
                 let flags = mapped.ring.word(element + send::FLAGS) ^ IBV_SEND_INLINE;
                 mapped.ring.set_word(element + send::FLAGS, flags);
             }
             _ => {
-                let at = if self.random.bool() { send::STATUS } else { send::STATE };
+                let at = if self.random.bool() {
+                    send::STATUS
+                } else {
+                    send::STATE
+                };
                 mapped.ring.set_word(element + at, value);
             }
         }
@@ -305,7 +380,9 @@ impl Caller<'_> {
             11 => self.disturb_index(mapped, PRODUCER, value),
             12 => self.disturb_index(mapped, CONSUMER, value),
             13 => mapped.ring.set_word(dma_at + dma::COUNT, value),
-            _ => mapped.ring.set_word(dma_at + dma::ADDR + 4 * self.random.usize(0..16), value),
+            _ => mapped
+                .ring
+                .set_word(dma_at + dma::ADDR + 4 * self.random.usize(0..16), value),
         }
         self.done(operation);
     }
@@ -315,7 +392,9 @@ impl Caller<'_> {
         match operation {
             15 => self.disturb_index(mapped, PRODUCER, value),
             16 => self.disturb_index(mapped, CONSUMER, value),
-            _ => mapped.ring.set_word(element + 4 * self.random.usize(0..16), value),
+            _ => mapped
+                .ring
+                .set_word(element + 4 * self.random.usize(0..16), value),
         }
         self.done(operation);
     }

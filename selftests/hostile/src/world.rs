@@ -49,6 +49,9 @@ pub const OPCODES: &[(u32, &str)] = &[
     (0x100, "RDMA_READ_WITH_INV (of the kernel)"),
 ];
 
+/// So many of them, the first, may be in the rings of a process.
+pub const VALID: usize = 13;
+
 /// What is done to rings.
 pub const OPERATIONS: &[&str] = &[
     "send: producer",

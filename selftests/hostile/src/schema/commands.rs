@@ -79,7 +79,13 @@ const MODIFY: [Field; 49] = {
     let rest = [
         word(Handle(QP)),
         word(Any),
-        word(OneOf(&[0x1122_3344, 0x1122_3344, 0, 0x8001_0000, 0xffff_ffff])),
+        word(OneOf(&[
+            0x1122_3344,
+            0x1122_3344,
+            0,
+            0x8001_0000,
+            0xffff_ffff,
+        ])),
         word(UpTo(0xff_ffff)),
         word(UpTo(0xff_ffff)),
         word(QpNumber),
@@ -182,12 +188,12 @@ const CREATE_AH: &[Field] = &[
     byte(OneOf(&[1, 1, 1, 0, 2])),
     byte(Zero),
 ];
-const MCAST: &[Field] = &[GID, word(Handle(QP)), half(Zero), half(Zero)];
+const MCAST: &[Field] = &[GROUP, word(Handle(QP)), half(Zero), half(Zero)];
 const REG_MR: &[Field] = &[
     ANSWER,
     quad(Address),
     quad(Length),
-    quad(Address),
+    quad(Again),
     word(Handle(PD)),
     word(Access),
 ];
@@ -226,15 +232,15 @@ pub const COMMANDS: &[Command] = &[
     ),
     command!(
         IB_USER_VERBS_CMD_REG_MR, ib_uverbs_reg_mr, REG_MR, 15, true,
-        answer: 12, makes: Some(MR), key_at: Some(4),
+        answer: 12, makes: Some(MR), key_at: Some(4), shape: Shape::Registers(8),
     ),
     command!(
         IB_USER_VERBS_CMD_REREG_MR, ib_uverbs_rereg_mr,
         &[
             ANSWER, word(Handle(MR)), word(OneOf(&[1, 2, 4, 3, 5, 6, 7, 0, 8, 0xffff_ffff])),
-            quad(Address), quad(Length), quad(Address), word(Handle(PD)), word(Access),
+            quad(Address), quad(Length), quad(Again), word(Handle(PD)), word(Access),
         ],
-        12, true, answer: 8, key_at: Some(0),
+        12, true, answer: 8, key_at: Some(0), shape: Shape::Registers(16),
     ),
     command!(
         IB_USER_VERBS_CMD_DEREG_MR, ib_uverbs_dereg_mr, &[word(Handle(MR))], 4, true,
@@ -273,11 +279,14 @@ pub const COMMANDS: &[Command] = &[
     ),
     command!(
         IB_USER_VERBS_CMD_POLL_CQ, ib_uverbs_poll_cq,
-        &[ANSWER, word(Handle(CQ)), word(OneOf(&[1, 4, 16, 0, 0xffff_ffff]))], 2, true, answer: 776,
+        &[ANSWER, word(Handle(CQ)), word(OneOf(&[1, 4, 16, 0, 0xffff_ffff]))], 2, false, answer: 776,
     ),
     command!(
-        IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, ib_uverbs_req_notify_cq,
-        &[word(Handle(CQ)), word(OneOf(&[0, 1, 2]))], 4, true,
+        IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
+        ib_uverbs_req_notify_cq,
+        &[word(Handle(CQ)), word(OneOf(&[0, 1, 2]))],
+        4,
+        true,
     ),
     command!(
         IB_USER_VERBS_CMD_CREATE_QP, ib_uverbs_create_qp, CREATE_QP, 10, true,
@@ -288,7 +297,7 @@ pub const COMMANDS: &[Command] = &[
         &[ANSWER, word(Handle(QP)), word(OneOf(&[0x1f_ffff, 1, 0, 0xffff_ffff]))], 3, true, answer: 128,
     ),
     command!(
-        IB_USER_VERBS_CMD_MODIFY_QP, ib_uverbs_modify_qp, &MODIFY, 40, true, shape: Shape::Modify,
+        IB_USER_VERBS_CMD_MODIFY_QP, ib_uverbs_modify_qp, &MODIFY, 8, true, shape: Shape::Modify,
     ),
     command!(
         IB_USER_VERBS_CMD_DESTROY_QP, ib_uverbs_destroy_qp,
@@ -296,11 +305,11 @@ pub const COMMANDS: &[Command] = &[
         answer: 4, shape: Shape::Ends(QP, 8),
     ),
     command!(
-        IB_USER_VERBS_CMD_POST_SEND, ib_uverbs_post_send, POST, 25, true,
+        IB_USER_VERBS_CMD_POST_SEND, ib_uverbs_post_send, POST, 12, true,
         answer: 4, shape: Shape::Post,
     ),
     command!(
-        IB_USER_VERBS_CMD_POST_RECV, ib_uverbs_post_recv, POST, 3, true,
+        IB_USER_VERBS_CMD_POST_RECV, ib_uverbs_post_recv, POST, 3, false,
         answer: 4, shape: Shape::Post,
     ),
     command!(
@@ -309,10 +318,22 @@ pub const COMMANDS: &[Command] = &[
             ANSWER, word(Handle(SRQ)), word(Zero), word(Zero),
             word(OneOf(&[16, 16, 16, 0, 64, 0xffff_ffff])),
         ],
-        3, true, answer: 4, shape: Shape::Post,
+        3, false, answer: 4, shape: Shape::Post,
     ),
-    command!(IB_USER_VERBS_CMD_ATTACH_MCAST, ib_uverbs_attach_mcast, MCAST, 5, true),
-    command!(IB_USER_VERBS_CMD_DETACH_MCAST, ib_uverbs_detach_mcast, MCAST, 3, true),
+    command!(
+        IB_USER_VERBS_CMD_ATTACH_MCAST,
+        ib_uverbs_attach_mcast,
+        MCAST,
+        5,
+        true
+    ),
+    command!(
+        IB_USER_VERBS_CMD_DETACH_MCAST,
+        ib_uverbs_detach_mcast,
+        MCAST,
+        3,
+        true
+    ),
     command!(
         IB_USER_VERBS_CMD_CREATE_SRQ, ib_uverbs_create_srq, CREATE_SRQ, 4, true,
         answer: 16, makes: Some(SRQ), rings: Some(Rings::Shared),
@@ -326,9 +347,16 @@ pub const COMMANDS: &[Command] = &[
         2, true, answer: 16, makes: Some(SRQ), rings: Some(Rings::Shared),
     ),
     command!(
-        IB_USER_VERBS_CMD_MODIFY_SRQ, ib_uverbs_modify_srq,
-        &[word(Handle(SRQ)), word(OneOf(&[1, 2, 2, 3, 0, 0xffff_ffff])), word(DEPTH), word(DEPTH)],
-        6, true,
+        IB_USER_VERBS_CMD_MODIFY_SRQ,
+        ib_uverbs_modify_srq,
+        &[
+            word(Handle(SRQ)),
+            word(OneOf(&[1, 2, 2, 3, 0, 0xffff_ffff])),
+            word(DEPTH),
+            word(DEPTH)
+        ],
+        6,
+        true,
     ),
     command!(
         IB_USER_VERBS_CMD_QUERY_SRQ, ib_uverbs_query_srq,
@@ -366,7 +394,7 @@ pub const COMMANDS: &[Command] = &[
         extended: true, answer: 40, makes: Some(QP), rings: Some(Rings::Pair),
     ),
     command!(
-        IB_USER_VERBS_EX_CMD_MODIFY_QP, ib_uverbs_ex_modify_qp, &EX_MODIFY, 5, true,
+        IB_USER_VERBS_EX_CMD_MODIFY_QP, ib_uverbs_ex_modify_qp, &EX_MODIFY, 3, true,
         extended: true, answer: 8, shape: Shape::Modify,
     ),
     command!(
