@@ -148,6 +148,11 @@ impl SendQueue {
         self.limits
     }
 
+    /// Requests that are posted.
+    pub fn len(&self) -> u32 {
+        self.ring.distance(self.consumer, self.ring.producer())
+    }
+
     /// Copies the request at the head out of the ring. Returns whether there is one.
     pub fn peek(&mut self) -> bool {
         if self.ring.producer() == self.consumer {
