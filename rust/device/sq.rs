@@ -33,8 +33,10 @@ use kernel::{
 };
 
 /// Attempts that are left before a request fails.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Attempts {
+    /// When the first was made.
+    pub since: Instant<Monotonic>,
     /// While the other side does not answer.
     pub unanswered: u8,
     /// While the other side has no receive posted.
