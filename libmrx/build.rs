@@ -27,7 +27,7 @@ fn main() {
         .clang_arg(format!("-I{}", include.display()))
         .clang_arg(format!("-I{}", uapi.display()))
         .rust_target(target)
-        .allowlist_item("_?_?_?ibv_.*|verbs_context|IBV_.*|(ib_)?uverbs_.*|ib_uverbs_.*|UVERBS_.*|rdma_driver_id|RDMA_DRIVER_.*|mrx_.*|MRX_.*")
+        .allowlist_item("_?_?_?ibv_.*|verbs_context|IBV_.*|(ib_)?uverbs_.*|ib_uverbs_.*|UVERBS_.*|rdma_driver_id|RDMA_DRIVER_.*|IB_USER_VERBS_.*|mrx_.*|MRX_.*")
         // Ours: this crate defines them.
         .blocklist_function("(mrx|ibv_mr_set_layout|ibv_query_mr_layout)_.*")
         // In verbs.h a macro of the same name stands before it; this one is the

@@ -48,9 +48,24 @@ struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
 #endif
 }
 
+/* Zeroed pages for a process to map, which count as memory of its own. */
 void *mrx_vmalloc_user(unsigned long size)
 {
-	return vmalloc_user(size);
+	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+}
+
+/* remap_vmalloc_range(), which insists on an allocator that does not count them. */
+int mrx_map_vmalloc(struct vm_area_struct *vma, void *addr, unsigned long size)
+{
+	unsigned long done;
+	int ret = 0;
+
+	if (vma->vm_end - vma->vm_start > size)
+		return -EINVAL;
+	for (done = 0; !ret && vma->vm_start + done < vma->vm_end; done += PAGE_SIZE)
+		ret = vm_insert_page(vma, vma->vm_start + done, vmalloc_to_page(addr + done));
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	return ret;
 }
 
 void mrx_vfree(const void *addr)

@@ -32,6 +32,7 @@ struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
 			     size_t size, int access);
 
 void *mrx_vmalloc_user(unsigned long size);
+int mrx_map_vmalloc(struct vm_area_struct *vma, void *addr, unsigned long size);
 void mrx_vfree(const void *addr);
 
 void mrx_netdev_hold(struct net_device *dev);

@@ -3,6 +3,7 @@
 //! What becomes of a work request: whether it is done, fails, or has to wait.
 
 use super::{
+    attrs::Attrs,
     counters::Counter,
     qp::Qp,
     request::{
@@ -25,7 +26,13 @@ use crate::rdma::{
     events::QpEvent,
     log::warn_ratelimited, //
 };
-use kernel::sync::Arc;
+use kernel::{
+    sync::Arc,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
 
 /// What became of the request at the head of the queue.
 pub enum Verdict {
@@ -62,6 +69,21 @@ const POLL_MICROS: u64 = 100_000;
 
 /// The RNR retry count that stands for no limit.
 const FOR_EVER: u8 = 7;
+
+fn all_attempts(attrs: &Attrs) -> Attempts {
+    Attempts {
+        since: Instant::now(),
+        unanswered: attrs.retry_cnt,
+        not_ready: attrs.rnr_retry,
+    }
+}
+
+/// Microseconds after which one who waits for ever asks again: an eighth of how long it has waited.
+/// A process can have many queue pairs that wait, and asking is done at nobody's expense.
+fn less_often(since: Instant<Monotonic>) -> u64 {
+    let waited = (Instant::now() - since).as_micros_ceil();
+    (u64::try_from(waited).unwrap_or(0) / 8).min(POLL_MICROS)
+}
 
 fn done(operation: &Operation) -> Done {
     match operation {
@@ -151,10 +173,7 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
                     micros: POLL_MICROS,
                 },
                 Some(micros) => {
-                    let attempts = attempts.get_or_insert(Attempts {
-                        unanswered: attrs.retry_cnt,
-                        not_ready: attrs.rnr_retry,
-                    });
+                    let attempts = attempts.get_or_insert_with(|| all_attempts(&attrs));
                     match attempts.unanswered.checked_sub(1) {
                         Some(left) => {
                             attempts.unanswered = left;
@@ -175,12 +194,11 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
         }
         Err(Failure::NotReady { micros }) if is_reliable => {
             counters.count(Counter::NotReady);
-            let attempts = attempts.get_or_insert(Attempts {
-                unanswered: attrs.retry_cnt,
-                not_ready: attrs.rnr_retry,
-            });
+            let attempts = attempts.get_or_insert_with(|| all_attempts(&attrs));
             return match attempts.not_ready {
-                FOR_EVER => Verdict::Later { micros },
+                FOR_EVER => Verdict::Later {
+                    micros: micros.max(less_often(attempts.since)),
+                },
                 0 => {
                     counters.count(Counter::RnrRetryExceeded);
                     fatal(Status::RnrRetryExceeded)

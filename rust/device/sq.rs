@@ -33,8 +33,10 @@ use kernel::{
 };
 
 /// Attempts that are left before a request fails.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Attempts {
+    /// When the first was made.
+    pub since: Instant<Monotonic>,
     /// While the other side does not answer.
     pub unanswered: u8,
     /// While the other side has no receive posted.
@@ -146,6 +148,11 @@ impl SendQueue {
     /// What a request may have.
     pub fn limits(&self) -> SendLimits {
         self.limits
+    }
+
+    /// Requests that are posted.
+    pub fn len(&self) -> u32 {
+        self.ring.distance(self.consumer, self.ring.producer())
     }
 
     /// Copies the request at the head out of the ring. Returns whether there is one.

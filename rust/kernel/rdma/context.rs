@@ -43,7 +43,7 @@ impl UserContext {
                 base: Default::default(),
                 ring,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let entry = KBox::into_raw(entry);
         // SAFETY: The context is live during the call and the entry is fresh. On success the core
@@ -108,8 +108,9 @@ pub(super) unsafe extern "C" fn mmap(
     }
     // SAFETY: Every entry of this driver is an `Entry`, and the reference just taken keeps it.
     let ring = unsafe { &(*entry.cast::<Entry>()).ring };
-    // SAFETY: The ring is memory of `vmalloc_user`; the function checks the size of the area.
-    let ret = unsafe { bindings::remap_vmalloc_range(vma, ring.base().cast(), 0) };
+    // SAFETY: The ring is memory of `mrx_vmalloc_user` of this length; the function checks the size
+    // of the area.
+    let ret = unsafe { bindings::mrx_map_vmalloc(vma, ring.base().cast(), ring.len()) };
     // SAFETY: Pairs with the reference taken above. The mapped pages have references of their own.
     unsafe { bindings::rdma_user_mmap_entry_put(entry) };
     ret

@@ -38,7 +38,7 @@ const HEADER: usize = core::mem::offset_of!(bindings::rxe_queue_buf, data);
 ///
 /// # Invariants
 ///
-/// `base` is the start of `len` bytes from `vmalloc_user`, which begin with a
+/// `base` is the start of `len` bytes from `mrx_vmalloc_user`, which begin with a
 /// `struct rxe_queue_buf`; `HEADER + ((mask + 1) << entry_shift) <= len`. An entry is a number of
 /// whole words.
 pub struct SharedRing {
@@ -88,7 +88,7 @@ impl SharedRing {
             (*header).log2_elem_size = entry_shift;
             (*header).index_mask = ring.mask;
         }
-        Ok(Arc::new(ring, GFP_KERNEL)?)
+        Ok(Arc::new(ring, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Entries that fit at a time.
@@ -237,7 +237,7 @@ impl SharedRing {
 
 impl Drop for SharedRing {
     fn drop(&mut self) {
-        // SAFETY: `base` came from `vmalloc_user`. Pages that a process still maps hold references
+        // SAFETY: `base` came from `mrx_vmalloc_user`. Pages that a process still maps hold references
         // of their own.
         unsafe { bindings::mrx_vfree(self.base.as_ptr().cast()) };
     }

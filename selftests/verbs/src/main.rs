@@ -2,12 +2,12 @@
 
 //! Tests of an RDMA device from userspace. Prints KTAP.
 
-mod harness;
 mod tests;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use mrx_selftest_verbs::harness;
 
 use harness::runner::{self, Selection};
 use harness::Setup;

@@ -338,7 +338,7 @@ impl<D: Driver> Ops<D> {
 /// Allocates the core's structure for a region that `make` makes. The core frees nothing of it:
 /// `dereg_mr` does.
 fn wrap_mr<D: Driver>(make: impl FnOnce() -> Result<NewMr<D::Region>>) -> Result<*mut ib_mr> {
-    let mut object = KBox::<Object<ib_mr, D::Region>>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+    let mut object = KBox::<Object<ib_mr, D::Region>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
     let mr = object.as_mut_ptr().cast::<ib_mr>();
     let made = make()?;
     // SAFETY: Zeroed memory is a valid `Object` without a state, and it is ours alone.

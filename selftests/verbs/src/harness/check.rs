@@ -22,6 +22,7 @@ pub fn skip<T>(reason: impl Into<String>) -> anyhow::Result<T> {
 }
 
 /// Fails unless two values are equal, and shows both.
+#[macro_export]
 macro_rules! ensure_eq {
     ($found:expr, $wanted:expr $(,)?) => {
         $crate::harness::check::equal(&$found, &$wanted, format_args!("{}", stringify!($found)))?
@@ -30,8 +31,6 @@ macro_rules! ensure_eq {
         $crate::harness::check::equal(&$found, &$wanted, format_args!($($what)+))?
     };
 }
-pub(crate) use ensure_eq;
-
 /// The function behind [`ensure_eq`].
 #[track_caller]
 pub fn equal<A: PartialEq<B> + fmt::Debug, B: fmt::Debug>(

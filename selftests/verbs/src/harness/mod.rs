@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use check::ensure_eq;
+pub use crate::ensure_eq;
 pub use check::skip;
 pub use cq::{Channel, Cq};
 pub use device::{Ah, Context, Pd};
@@ -63,6 +63,11 @@ impl Test {
 }
 
 static PATIENCE: OnceLock<u32> = OnceLock::new();
+
+/// Sets the factor of the command line, once.
+pub fn set_patience(factor: u32) {
+    let _ = PATIENCE.set(factor.max(1));
+}
 
 /// A time limit, longer by the factor of the command line.
 pub fn patient(limit: Duration) -> Duration {

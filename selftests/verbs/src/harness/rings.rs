@@ -3,7 +3,7 @@
 //! The rings that a queue shares with the kernel (`<rdma/rdma_user_rxe.h>`), to
 //! write to them what no provider library would.
 
-use std::{fs, io, mem::offset_of, ptr, slice};
+use std::{ffi::c_int, fs, io, mem::offset_of, ptr, slice};
 
 use super::Qp;
 
@@ -102,6 +102,35 @@ impl Ring {
         Ok((made, after))
     }
 
+    /// Maps the ring that the device tells of in its answer.
+    pub fn map(descriptor: c_int, offset: u64, len: usize) -> io::Result<Self> {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping disturbs no other.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                rights,
+                libc::MAP_SHARED,
+                descriptor,
+                offset as libc::off_t,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            start: start.cast(),
+            len,
+        })
+    }
+
+    /// Undoes [`map`](Self::map). All copies of the ring are forgotten with this one.
+    pub fn unmap(self) {
+        // SAFETY: nothing else is in this range of the address space.
+        unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+
     /// A word of the head.
     pub fn word(&self, at: usize) -> u32 {
         assert!(at + 4 <= self.len);
@@ -151,6 +180,13 @@ pub struct Shape {
 /// Makes the kernel look at the send queue, as `ibv_post_send` does at its end,
 /// but without the library reading the ring first.
 pub fn ring_doorbell(qp: &Qp) -> io::Result<()> {
+    // SAFETY: the queue pair is live, and so is its context.
+    let (descriptor, handle) = unsafe { ((*(*qp.raw).context).cmd_fd, (*qp.raw).handle) };
+    ring_doorbell_of(descriptor, handle)
+}
+
+/// The same for whatever an open device calls by this number.
+pub fn ring_doorbell_of(descriptor: c_int, qp_handle: u32) -> io::Result<()> {
     #[repr(C)]
     struct Message {
         header: abi::ib_uverbs_cmd_hdr,
@@ -168,11 +204,7 @@ pub fn ring_doorbell(qp: &Qp) -> io::Result<()> {
     };
     message.command.response = (&raw mut response).expose_provenance() as u64;
     message.command.wqe_size = size_of::<abi::ib_uverbs_send_wr>() as u32;
-    // SAFETY: the queue pair is live, and so is its context.
-    let descriptor = unsafe {
-        message.command.qp_handle = (*qp.raw).handle;
-        (*(*qp.raw).context).cmd_fd
-    };
+    message.command.qp_handle = qp_handle;
     // SAFETY: the message has no padding and as many bytes; the response may be
     // written.
     let written = unsafe {

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{check::Skipped, Setup, Test, PATIENCE};
+use super::{check::Skipped, set_patience, Setup, Test};
 
 /// How long a killed process may take to go.
 const LAST_BREATH: Duration = Duration::from_secs(20);
@@ -47,7 +47,7 @@ enum Verdict {
 
 /// Runs the tests one after the other.
 pub fn run(setup: &Setup, tests: &[Test], strict: bool) -> ExitCode {
-    let _ = PATIENCE.set(setup.patience.max(1));
+    set_patience(setup.patience);
     println!("KTAP version 1");
     println!("# device {}, seed {}", setup.device, setup.seed);
     println!("1..{}", tests.len());

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mrx::sys;
 
 use crate::harness::{
-    check::same_bytes, ensure_eq, memory::ALL, pattern, qp::QKEY, Ah, Link, Mr, Pair, QpOptions,
-    Setup, Test, Work,
+    check::same_bytes, ensure_eq, memory::ALL, pattern, qp::QKEY, Ah, Link, Mr, Pair, Qp,
+    QpOptions, Setup, Test, Work,
 };
 
 pub const TESTS: &[Test] = &[
@@ -24,6 +24,10 @@ pub const TESTS: &[Test] = &[
     Test::new(
         "datagrams: a datagram that finds no receive vanishes",
         no_receive,
+    ),
+    Test::new(
+        "datagrams: one that is too long, or cannot be read, uses up no receive",
+        spares_receives,
     ),
     Test::new(
         "datagrams: a datagram to a queue pair that does not exist completes at the sender",
@@ -125,6 +129,28 @@ fn no_receive(setup: &Setup) -> anyhow::Result<()> {
         .wait()?
         .ok(2, sys::IBV_WC_RECV)?
         .bytes(GRH + 20)?;
+    Ok(())
+}
+
+fn spares_receives(setup: &Setup) -> anyhow::Result<()> {
+    let scene = Scene::new(setup)?;
+    let b = &scene.pair.b;
+    b.post_recv(2, &[scene.target.sge(0..GRH + 10)])?;
+    scene.send(Work::send(1, &[scene.source.sge(0..11)]), QKEY)?;
+    let options = QpOptions {
+        kind: sys::IBV_QPT_UD,
+        ..Default::default()
+    };
+    let other = Qp::new(&scene.pair.pd, &options)?;
+    other.connect(&Link::default(), b.address())?;
+    let mut piece = scene.source.sge(0..10);
+    piece.lkey = 0;
+    other.post(&Work::send(1, &[piece]).to(&scene.ah, b.number(), QKEY))?;
+    other.send_cq.wait()?.is(1, sys::IBV_WC_LOC_PROT_ERR)?;
+    b.recv_cq.stays_empty(SILENCE)?;
+    scene.send(Work::send(1, &[scene.source.sge(0..10)]), QKEY)?;
+    let received = b.recv_cq.wait()?;
+    received.ok(2, sys::IBV_WC_RECV)?.bytes(GRH + 10)?;
     Ok(())
 }
 

@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mrx::sys;
+
 use super::victim::{domain, Victim, EDGES};
 use crate::harness::{
     rings::{self, recv, ring_doorbell, send, Ring, Shape},
@@ -29,6 +31,11 @@ pub const TESTS: &[Test] = &[
         concurrent,
     )
     .seconds(180),
+    Test::new(
+        "rings: a producer index that is always ahead keeps nobody in the kernel",
+        always_ahead,
+    )
+    .seconds(60),
 ];
 
 /// Changes something somewhere in a ring.
@@ -78,6 +85,41 @@ fn garbage(setup: &Setup, choose: impl Fn(&Victim) -> Vec<(Ring, Shape)>) -> any
         }
         let what = || format!("round {round} of seed {}", setup.seed);
         victim.end(&pd).map_err(|error| error.context(what()))?;
+    }
+    Ok(())
+}
+
+/// A ring that another thread always says is full, before and after the queue
+/// pair breaks. The kernel goes on with what it finds when it is called, and no
+/// further.
+fn always_ahead(setup: &Setup) -> anyhow::Result<()> {
+    let pd = domain(setup)?;
+    for state in [sys::IBV_QPS_RTS, sys::IBV_QPS_ERR] {
+        let victim = Victim::new(&pd)?;
+        victim.post_some();
+        let stop = Arc::new(AtomicBool::new(false));
+        let rings = [victim.send.0, victim.receive.0];
+        let vandal = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    for ring in rings {
+                        let full = ring.word(rings::CONSUMER).wrapping_sub(1);
+                        ring.set_word(rings::PRODUCER, full);
+                    }
+                }
+            }
+        });
+        if state == sys::IBV_QPS_ERR {
+            victim.qp.set_state(state)?;
+        }
+        for _ in 0..20 {
+            let _ = ring_doorbell(&victim.qp);
+        }
+        victim.qp.set_state(sys::IBV_QPS_ERR)?;
+        stop.store(true, Ordering::Relaxed);
+        anyhow::ensure!(vandal.join().is_ok(), "the other thread panicked");
+        victim.end(&pd)?;
     }
     Ok(())
 }

@@ -33,6 +33,10 @@ pub const TESTS: &[Test] = &[
         every_opcode,
     )
     .seconds(90),
+    Test::new(
+        "rings: a request that only the kernel may post fails at home",
+        of_the_kernel,
+    ),
     Test::new("rings: a request in every state", every_state),
     Test::new("rings: a producer index far ahead or behind", producer),
     Test::new("rings: a consumer index far ahead or behind", consumer),
@@ -185,6 +189,22 @@ fn disagreeing(setup: &Setup) -> anyhow::Result<()> {
 fn every_opcode(setup: &Setup) -> anyhow::Result<()> {
     let opcodes = (0..40).chain([255, 256, 300]).chain(EDGES);
     with_element(setup, each(send::OPCODE, opcodes))
+}
+
+/// What registers pages, and reads with an invalidation, as consumers in the
+/// kernel may.
+fn of_the_kernel(setup: &Setup) -> anyhow::Result<()> {
+    const REG_MR: u32 = 0x20;
+    const READ_WITH_INVALIDATE: u32 = 0x100;
+    let pd = domain(setup)?;
+    for opcode in [REG_MR, READ_WITH_INVALIDATE] {
+        let victim = Victim::new(&pd)?;
+        post_by_hand(&victim, &[(send::OPCODE, opcode)])?;
+        let completion = victim.qp.send_cq.wait()?;
+        completion.is(0, sys::IBV_WC_LOC_QP_OP_ERR)?;
+        victim.end(&pd)?;
+    }
+    Ok(())
 }
 
 fn every_state(setup: &Setup) -> anyhow::Result<()> {

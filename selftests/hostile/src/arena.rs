@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory that a hostile process offers to the device: slots that may be
+//! registered, and pages between them that nobody may ever write to.
+//!
+//! On each side of a slot is a page without rights, so that a region cannot go
+//! beyond the slot: its pages cannot be pinned, and a fault on them fails.
+
+use std::{io, ptr};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Bytes of a slot.
+pub const SLOT: usize = 16 * PAGE;
+/// A slot, a page without rights, a canary page, and another one without rights.
+const STEP: usize = SLOT + 3 * PAGE;
+const SLOTS: usize = 6;
+
+/// The arena of a process.
+#[derive(Clone, Copy)]
+pub struct Arena {
+    start: *mut u8,
+}
+
+// SAFETY: the memory is the device's as much as ours; all access is volatile.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+fn canary(slot: usize, at: usize) -> u8 {
+    (slot.wrapping_mul(37) ^ at.wrapping_mul(11) ^ (at >> 8)) as u8 ^ 0xa5
+}
+
+impl Arena {
+    /// An arena whose canaries can be written to by whoever finds the way, or
+    /// only by somebody who does not go through the page tables of the process.
+    pub fn new(writable: bool) -> io::Result<Self> {
+        // SAFETY: a new mapping disturbs no other.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                SLOTS * STEP,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_ANONYMOUS | libc::MAP_PRIVATE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let arena = Self {
+            start: start.cast(),
+        };
+        for slot in 0..SLOTS {
+            for at in 0..PAGE {
+                // SAFETY: inside the mapping.
+                unsafe {
+                    arena
+                        .canary_at(slot)
+                        .add(at)
+                        .write_volatile(canary(slot, at))
+                };
+            }
+            for guard in [SLOT, SLOT + 2 * PAGE] {
+                let page = arena.start.wrapping_add(slot * STEP + guard);
+                // SAFETY: a page of the mapping, which nobody uses.
+                if unsafe { libc::mprotect(page.cast(), PAGE, libc::PROT_NONE) } != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            let page = arena.canary_at(slot);
+            // SAFETY: as above.
+            if !writable && unsafe { libc::mprotect(page.cast(), PAGE, libc::PROT_READ) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(arena)
+    }
+
+    fn canary_at(&self, slot: usize) -> *mut u8 {
+        self.start.wrapping_add(slot * STEP + SLOT + PAGE)
+    }
+
+    /// The first byte of a slot.
+    pub fn slot(&self, slot: usize) -> *mut u8 {
+        self.start.wrapping_add(slot % SLOTS * STEP)
+    }
+
+    /// An address in or about a slot, mostly one at which something may begin.
+    pub fn address(&self, random: &mut fastrand::Rng) -> u64 {
+        let slot = self.slot(random.usize(0..SLOTS)).expose_provenance() as u64;
+        let offset = match random.u8(0..8) {
+            0 => 0,
+            1 => random.u64(0..SLOT as u64),
+            2 => random.u64(0..16) * PAGE as u64,
+            3 => SLOT as u64 - random.u64(0..64),
+            // The canary, and what is without rights.
+            4 if random.u8(0..4) == 0 => SLOT as u64 + random.u64(0..3 * PAGE as u64),
+            _ => random.u64(0..SLOT as u64 / 8) * 8,
+        };
+        slot + offset
+    }
+
+    /// How many bytes of canaries are not what they were.
+    pub fn harm(&self) -> u64 {
+        let mut harm = 0;
+        for slot in 0..SLOTS {
+            for at in 0..PAGE {
+                // SAFETY: inside the mapping, and readable.
+                let byte = unsafe { self.canary_at(slot).add(at).read_volatile() };
+                harm += u64::from(byte != canary(slot, at));
+            }
+        }
+        harm
+    }
+}

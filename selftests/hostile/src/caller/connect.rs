@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a thread begins with, and queue pairs that are connected as they should be.
+
+use mrx::sys::*;
+
+use super::{Caller, QKEY};
+use crate::schema::{
+    bytes_of,
+    commands::{COMMANDS, MODIFY_STATE},
+    methods::METHODS,
+    Method,
+};
+
+// What the transitions of queue pairs need (IBTA 1.7, 11.2.5.2), and their ends.
+const RESET: (u32, u8) = (IBV_QP_STATE, IBV_QPS_RESET as u8);
+const TO_INIT: u32 = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+const INIT: (u32, u8) = (TO_INIT | IBV_QP_ACCESS_FLAGS, IBV_QPS_INIT as u8);
+const INIT_UD: (u32, u8) = (TO_INIT | IBV_QP_QKEY, IBV_QPS_INIT as u8);
+const TO_RTR: u32 = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+const RTR: (u32, u8) = (
+    TO_RTR | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+    IBV_QPS_RTR as u8,
+);
+const RTR_UC: (u32, u8) = (TO_RTR, IBV_QPS_RTR as u8);
+const RTR_UD: (u32, u8) = (IBV_QP_STATE, IBV_QPS_RTR as u8);
+const RTS: (u32, u8) = (
+    IBV_QP_STATE
+        | IBV_QP_SQ_PSN
+        | IBV_QP_TIMEOUT
+        | IBV_QP_RETRY_CNT
+        | IBV_QP_RNR_RETRY
+        | IBV_QP_MAX_QP_RD_ATOMIC,
+    IBV_QPS_RTS as u8,
+);
+const RTS_OTHERS: (u32, u8) = (IBV_QP_STATE | IBV_QP_SQ_PSN, IBV_QPS_RTS as u8);
+/// Changes of state that are asked for.
+pub(super) const CHANGES: &[(u32, u8)] = &[
+    INIT,
+    INIT_UD,
+    RTR,
+    RTR_UC,
+    RTR_UD,
+    RTS,
+    RTS_OTHERS,
+    (IBV_QP_STATE, IBV_QPS_RTS as u8),
+    (IBV_QP_STATE, IBV_QPS_SQD as u8),
+    (IBV_QP_STATE, IBV_QPS_SQE as u8),
+    (IBV_QP_STATE, IBV_QPS_ERR as u8),
+    RESET,
+    (IBV_QP_ACCESS_FLAGS, 0),
+    (IBV_QP_QKEY, 0),
+];
+
+impl Caller<'_> {
+    /// Gets a context, and what is needed to begin with.
+    pub fn begin(&mut self) {
+        let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
+        if let Some(which) = METHODS.iter().position(get) {
+            self.call(&METHODS[which], self.world.method_lines[which]);
+        }
+        self.settle();
+    }
+
+    /// Registers some memory, makes queues, and connects two queue pairs, all as
+    /// it should be, so that requests have a chance.
+    pub(super) fn settle(&mut self) {
+        let by_name = |name: &str| COMMANDS.iter().position(|command| command.name == name);
+        let steps = [
+            ("IB_USER_VERBS_CMD_ALLOC_PD", 1),
+            ("IB_USER_VERBS_CMD_REG_MR", 3),
+            ("IB_USER_VERBS_CMD_CREATE_CQ", 2),
+            ("IB_USER_VERBS_CMD_CREATE_QP", 4),
+            ("IB_USER_VERBS_CMD_CREATE_AH", 1),
+        ];
+        for (name, times) in steps {
+            for _ in 0..times {
+                if let Some(which) = by_name(name) {
+                    self.give(&COMMANDS[which], self.world.command_lines[which]);
+                }
+            }
+        }
+        self.connect();
+    }
+
+    /// Connects two queue pairs with each other, or one with itself. The answer
+    /// are their handles.
+    pub fn connect(&mut self) -> Option<(u32, u32)> {
+        let one = self.file.qp(&mut self.random)?;
+        let other = match self.random.bool() {
+            true => one,
+            false => self.file.qp(&mut self.random)?,
+        };
+        let gid = self.random.choice(&self.world.gids).copied()?;
+        for (near, far) in [(one, other), (other, one)] {
+            // Whatever the queue pair was; then as RC, UC and UD in turn.
+            self.modify(near, far, &gid, &[RESET]);
+            for steps in [
+                [INIT, RTR, RTS],
+                [INIT, RTR_UC, RTS_OTHERS],
+                [INIT_UD, RTR_UD, RTS_OTHERS],
+            ] {
+                self.modify(near, far, &gid, &steps);
+            }
+        }
+        Some((one.0, other.0))
+    }
+
+    /// Changes the state of a queue pair in steps, until one fails.
+    pub(super) fn modify(
+        &mut self,
+        near: (u32, u32),
+        far: (u32, u32),
+        gid: &[u8; 16],
+        steps: &[(u32, u8)],
+    ) {
+        let Some(which) = COMMANDS
+            .iter()
+            .position(|command| command.name == "IB_USER_VERBS_CMD_MODIFY_QP")
+        else {
+            return;
+        };
+        for &(mask, state) in steps {
+            self.scratch.clear();
+            let mut body = vec![0; bytes_of(COMMANDS[which].fields)];
+            body[..16].copy_from_slice(gid);
+            // The route: an index into our addresses, hops, and that it is global, at port 1.
+            body[24] = self.world.index_of(gid);
+            body[25] = 64;
+            (body[30], body[31]) = (1, 1);
+            let words = [near.0, mask, QKEY, 0, 0, far.1, 0xf];
+            for (at, value) in words.iter().enumerate() {
+                body[64 + 4 * at..68 + 4 * at].copy_from_slice(&value.to_ne_bytes());
+            }
+            body[MODIFY_STATE] = state;
+            // The largest packet; 8 reads either way; the timers and retries are short.
+            (body[98], body[101], body[102]) = (3, 8, 8);
+            (body[103], body[104], body[105], body[106], body[107]) = (1, 1, 8, 1, 1);
+            self.written(&COMMANDS[which], body, self.world.command_lines[which]);
+        }
+    }
+}
