@@ -26,6 +26,7 @@ struct scatterlist;
 struct sk_buff;
 struct uverbs_attr;
 struct uverbs_attr_bundle;
+struct vm_area_struct;
 struct workqueue_struct;
 
 struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
