@@ -92,7 +92,7 @@ impl Qp {
                 State::ReadyToSend => {}
                 State::Error => {
                     self.flush_sends(&mut send);
-                    drop(send);
+                    // Still under the lock: two who flush would mix up the order.
                     self.flush_recvs();
                     return None;
                 }

@@ -248,7 +248,7 @@ impl Caller<'_> {
         unsafe {
             if self.random.bool() {
                 libc::mprotect(start, PAGE, libc::PROT_READ);
-                let half = len / 2 & !(PAGE - 1);
+                let half = (len / 2) & !(PAGE - 1);
                 libc::munmap(start.byte_add(half), (len - half).max(1));
             }
             libc::munmap(start, len);

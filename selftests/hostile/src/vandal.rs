@@ -130,7 +130,7 @@ impl Caller<'_> {
         let (opcode, _) = OPCODES[which];
         let producer = mapped.ring.word(PRODUCER);
         let element = mapped.ring.element(mapped.shape, producer);
-        self.quad(mapped, element, OURS << 32 | u64::from(opcode));
+        self.quad(mapped, element, (OURS << 32) | u64::from(opcode));
         mapped.ring.set_word(element + send::OPCODE, opcode);
         // Signalled, mostly; with a fence, solicited, or inline now and then.
         let mut flags = IBV_SEND_SIGNALED;
@@ -184,9 +184,10 @@ impl Caller<'_> {
                 self.quad(mapped, at, remote);
                 mapped.ring.set_word(at + 8, 64);
                 mapped.ring.set_word(at + 12, key);
-                mapped
-                    .ring
-                    .set_word(at + 16, self.random.u32(0..4) | self.random.u32(0..2) << 8);
+                mapped.ring.set_word(
+                    at + 16,
+                    self.random.u32(0..4) | (self.random.u32(0..2) << 8),
+                );
             }
             2 | 3 if self.random.bool() => self.destination(mapped, at),
             _ => {
@@ -214,7 +215,7 @@ impl Caller<'_> {
         }
         mapped.ring.set_word(path + 16, 0);
         let index = u32::from(self.world.index_of(&gid));
-        mapped.ring.set_word(path + 20, index | 64 << 8);
+        mapped.ring.set_word(path + 20, index | (64 << 8));
     }
 
     /// Posts a few receives by hand.
@@ -227,7 +228,7 @@ impl Caller<'_> {
             for _ in 0..caller.random.u8(1..6) {
                 let producer = mapped.ring.word(PRODUCER);
                 let element = mapped.ring.element(mapped.shape, producer);
-                caller.quad(mapped, element, OURS << 32 | u64::from(RECEIVE));
+                caller.quad(mapped, element, (OURS << 32) | u64::from(RECEIVE));
                 caller.pieces(mapped, element + recv::DMA, None);
                 let next = producer.wrapping_add(1) & mapped.shape.mask;
                 mapped.ring.set_word(PRODUCER, next);

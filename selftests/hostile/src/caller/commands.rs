@@ -25,6 +25,7 @@ use crate::{
 impl Caller<'_> {
     /// Gives one of the commands: written, or wrapped in a method.
     pub fn command(&mut self) {
+        self.tame = self.random.bool();
         let which = self.world.choose_command(&mut self.random);
         self.give(&COMMANDS[which], self.world.command_lines[which]);
     }
@@ -65,7 +66,7 @@ impl Caller<'_> {
 
     /// Gives a command of which only this is left to choose: how it is given.
     pub fn give_body(&mut self, command: &Command, body: Vec<u8>, line: Line) {
-        if self.chance(4) {
+        if self.random.u8(0..4) == 0 {
             self.wrapped(command, body, line);
         } else {
             self.written(command, body, line);

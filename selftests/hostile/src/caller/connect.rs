@@ -65,6 +65,7 @@ impl Caller<'_> {
     /// Registers some memory, makes queues, and connects two queue pairs, all as
     /// it should be, so that requests have a chance.
     pub(super) fn settle(&mut self) {
+        self.tame = true;
         let by_name = |name: &str| COMMANDS.iter().position(|command| command.name == name);
         let steps = [
             ("IB_USER_VERBS_CMD_ALLOC_PD", 1),
@@ -86,6 +87,7 @@ impl Caller<'_> {
     /// Connects two queue pairs with each other, or one with itself. The answer
     /// are their handles.
     pub fn connect(&mut self) -> Option<(u32, u32)> {
+        self.tame = true;
         let one = self.file.qp(&mut self.random)?;
         let other = match self.random.bool() {
             true => one,

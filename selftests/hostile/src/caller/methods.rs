@@ -41,6 +41,7 @@ pub(super) struct Made {
 impl Caller<'_> {
     /// Calls one of the methods.
     pub fn method(&mut self) {
+        self.tame = self.random.bool();
         let which = self.world.choose_method(&mut self.random);
         self.call(&METHODS[which], self.world.method_lines[which]);
     }

@@ -33,6 +33,11 @@ impl Caller<'_> {
                 u64::MAX - 4095,
                 u64::MAX,
             ]),
+            Sense::Address if self.tame => {
+                let slot = self.world.arena.slot(self.random.usize(0..64));
+                self.last.0 = slot.expose_provenance() as u64;
+                self.last.0
+            }
             Sense::Address => {
                 self.last.0 = self.world.arena.address(&mut self.random);
                 self.last.0
@@ -44,7 +49,7 @@ impl Caller<'_> {
             Sense::Again => self.last.0,
             Sense::Dimensions => {
                 let count = match self.random.u8(0..16) {
-                    0 => self.of(&[0, 8, 9, 0xffff_ffff]),
+                    0 if !self.tame => self.of(&[0, 8, 9, 0xffff_ffff]),
                     1..4 => 2,
                     4 => 3,
                     _ => 1,
@@ -55,7 +60,10 @@ impl Caller<'_> {
             Sense::Handle(object) => self.handle(object).into(),
             Sense::Access => self.access().into(),
             Sense::UpTo(most) => self.random.u64(0..=most),
+            // The good ones come first.
+            Sense::OneOf(values) if self.tame => self.of(&values[..values.len().div_ceil(2)]),
             Sense::OneOf(values) => self.of(values),
+            Sense::Bits(bits) if self.tame => self.random.u64(..) & bits & 1,
             Sense::Bits(bits) => self.random.u64(..) & bits,
             Sense::QpNumber => self.qp_number().into(),
             Sense::Channel => {
@@ -86,7 +94,8 @@ impl Caller<'_> {
     }
 
     fn length(&mut self, bytes: usize) -> u64 {
-        match self.random.u8(0..16) {
+        let least = if self.tame { 3 } else { 0 };
+        match self.random.u8(least..16) {
             0 => 0,
             1 => 1,
             2 if bytes == 8 => self.of(&[u64::MAX, 1 << 63, 1 << 40, u64::MAX - 4095]),
@@ -111,6 +120,7 @@ impl Caller<'_> {
             _ => pool.pick(&mut self.random),
         };
         let handle = match self.random.u8(0..40) {
+            _ if self.tame => known.unwrap_or_default(),
             0 => self.random.u32(0..200),
             1 => self.edge() as u32,
             _ => known.unwrap_or_else(|| self.random.u32(0..8)),
@@ -122,6 +132,7 @@ impl Caller<'_> {
     pub fn key(&mut self) -> u32 {
         let known = self.file.keys.pick(&mut self.random).unwrap_or(0x100);
         match self.random.u8(0..24) {
+            _ if self.tame => known,
             0 => 0,
             1 => self.edge() as u32,
             // Another variant of a key, and that of another region.
@@ -153,6 +164,7 @@ impl Caller<'_> {
     pub fn qp_number(&mut self) -> u32 {
         let known = self.file.qp(&mut self.random).map(|(_, number)| number);
         match self.random.u8(0..20) {
+            _ if self.tame => known.unwrap_or(17),
             0 => self.of(&[0, 1, 0xff_ffff]),
             1 => self.random.u32(0..64),
             2 => self.edge() as u32,
@@ -163,6 +175,7 @@ impl Caller<'_> {
     pub fn gid(&mut self) -> [u8; 16] {
         let own = self.random.choice(&self.world.gids).copied();
         match self.random.u8(0..16) {
+            _ if self.tame => own.unwrap_or_default(),
             0 => self.random.u128(..).to_ne_bytes(),
             1 => [0; 16],
             2..=4 => self.group(),
@@ -174,7 +187,7 @@ impl Caller<'_> {
     pub fn group(&mut self) -> [u8; 16] {
         let mut group = [0; 16];
         match self.random.u8(0..8) {
-            0 => return self.random.u128(..).to_ne_bytes(),
+            0 if !self.tame => return self.random.u128(..).to_ne_bytes(),
             1..3 => group[10..].copy_from_slice(&[0xff, 0xff, 0xe0, 0, 0, 1]),
             _ => group[..2].copy_from_slice(&[0xff, 0x0e]),
         }

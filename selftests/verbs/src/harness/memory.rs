@@ -132,7 +132,7 @@ impl Mr {
     }
 
     /// Takes over a region that was made otherwise.
-    pub fn adopt(pd: &Rc<Pd>, raw: *mut ibv_mr, memory: &Rc<Memory>, access: u32) -> Self {
+    pub(crate) fn adopt(pd: &Rc<Pd>, raw: *mut ibv_mr, memory: &Rc<Memory>, access: u32) -> Self {
         let base = if access & sys::IBV_ACCESS_ZERO_BASED != 0 {
             0
         } else {

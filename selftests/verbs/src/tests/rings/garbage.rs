@@ -4,7 +4,7 @@
 
 use std::{
     sync::{
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         Arc,
     },
     time::{Duration, Instant},
@@ -90,19 +90,20 @@ fn garbage(setup: &Setup, choose: impl Fn(&Victim) -> Vec<(Ring, Shape)>) -> any
 }
 
 /// A ring that another thread always says is full, before and after the queue
-/// pair breaks. The kernel goes on with what it finds when it is called, and no
-/// further.
+/// pair breaks. All of its requests are zeroes: WRITEs of no bytes. The kernel
+/// goes on with what it finds when it is called, and no further.
 fn always_ahead(setup: &Setup) -> anyhow::Result<()> {
     let pd = domain(setup)?;
     for state in [sys::IBV_QPS_RTS, sys::IBV_QPS_ERR] {
         let victim = Victim::new(&pd)?;
-        victim.post_some();
         let stop = Arc::new(AtomicBool::new(false));
+        let laps = Arc::new(AtomicU64::new(0));
         let rings = [victim.send.0, victim.receive.0];
         let vandal = std::thread::spawn({
-            let stop = stop.clone();
+            let (stop, laps) = (stop.clone(), laps.clone());
             move || {
                 while !stop.load(Ordering::Relaxed) {
+                    laps.fetch_add(1, Ordering::Relaxed);
                     for ring in rings {
                         let full = ring.word(rings::CONSUMER).wrapping_sub(1);
                         ring.set_word(rings::PRODUCER, full);
@@ -110,18 +111,37 @@ fn always_ahead(setup: &Setup) -> anyhow::Result<()> {
                 }
             }
         });
+        while laps.load(Ordering::Relaxed) < 1000 {
+            std::thread::yield_now();
+        }
         if state == sys::IBV_QPS_ERR {
             victim.qp.set_state(state)?;
         }
-        for _ in 0..20 {
+        let mut done = 0;
+        for _ in 0..30 {
+            let before = sends(setup)?;
             let _ = ring_doorbell(&victim.qp);
+            done = done.max(sends(setup)? - before);
         }
         victim.qp.set_state(sys::IBV_QPS_ERR)?;
         stop.store(true, Ordering::Relaxed);
         anyhow::ensure!(vandal.join().is_ok(), "the other thread panicked");
+        let most = u64::from(victim.send.1.mask);
+        anyhow::ensure!(
+            done <= most,
+            "one call executed {done} requests of a ring that has room for {most}"
+        );
         victim.end(&pd)?;
     }
     Ok(())
+}
+
+/// What the device counts of requests that were executed. It is told late.
+fn sends(setup: &Setup) -> anyhow::Result<u64> {
+    let (device, folder) = (&setup.device, "ports/1/hw_counters");
+    std::thread::sleep(Duration::from_millis(15));
+    let path = format!("/sys/class/infiniband/{device}/{folder}/rdma_sends");
+    Ok(std::fs::read_to_string(path)?.trim().parse()?)
 }
 
 fn send_garbage(setup: &Setup) -> anyhow::Result<()> {
