@@ -126,12 +126,19 @@ unsafe fn copy_whole_words(to: *mut u64, from: *const u8, words: usize) {
     // SAFETY: By the requirements of this function. Stores are aligned; loads need not be.
     unsafe {
         for _ in 0..turns {
-            for word in source.read_unaligned() {
-                // Volatile, or the compiler makes the loop the very call that it replaces.
-                target.write_volatile(word);
-                target = target.add(1);
-            }
+            // One by one: of an iterator over the array the compiler makes a loop with the array and
+            // its state in memory. Volatile, or it makes the very call that this replaces.
+            let [a, b, c, d, e, f, g, h] = source.read_unaligned();
+            target.write_volatile(a);
+            target.add(1).write_volatile(b);
+            target.add(2).write_volatile(c);
+            target.add(3).write_volatile(d);
+            target.add(4).write_volatile(e);
+            target.add(5).write_volatile(f);
+            target.add(6).write_volatile(g);
+            target.add(7).write_volatile(h);
             source = source.add(1);
+            target = target.add(WORDS);
         }
         let mut source = source.cast::<u64>();
         for _ in turns * WORDS..words {

@@ -25,7 +25,7 @@ use super::{
         InterleavedEntry,
         Layout,
         RepeatCount,
-        SgItem,
+        SgRange,
         Source, //
     },
     region::{
@@ -100,17 +100,20 @@ impl Description {
     ) -> Result<RegionLayout> {
         match self {
             Self::Sg(ranges) => {
-                let mut items = KVVec::with_capacity(ranges.len(), GFP_KERNEL_ACCOUNT)?;
+                let mut found = KVVec::with_capacity(ranges.len(), GFP_KERNEL_ACCOUNT)?;
                 for range in ranges {
-                    let (source, offset) = resolver.resolve(range)?;
-                    let item = SgItem {
-                        source,
+                    found.push(resolver.resolve(range)?, GFP_KERNEL_ACCOUNT)?;
+                }
+                let mut items = KVVec::with_capacity(ranges.len(), GFP_KERNEL_ACCOUNT)?;
+                for (&(met, offset), range) in found.iter().zip(ranges) {
+                    let item = SgRange {
+                        source: resolver.source(met)?,
                         offset,
                         length: ByteLength(range.length),
                     };
                     items.push(item, GFP_KERNEL_ACCOUNT)?;
                 }
-                Ok(Layout::sg(&items)?)
+                Ok(Layout::sg_of(items.iter().copied())?)
             }
             Self::Interleaved {
                 entries,
@@ -122,9 +125,9 @@ impl Description {
                     let count = entry.dimensions as usize;
                     let (own, rest) = left.split_at_checked(count).ok_or(EINVAL)?;
                     left = rest;
-                    let (source, offset) = resolver.resolve(&entry.first)?;
+                    let (met, offset) = resolver.resolve(&entry.first)?;
                     let pattern = InterleavedEntry {
-                        source,
+                        source: resolver.source(met)?.clone(),
                         offset,
                         length: ByteLength(entry.first.length),
                         repeat: RepeatCount(entry.repeat),
@@ -248,38 +251,46 @@ pub struct Resolver<'a> {
     needed: Access,
     /// What the regions that were met grant.
     granted: Access,
-    sources: KVVec<Arc<Region>>,
-    last: Option<(Key, Resolved)>,
+    /// The regions that were met, as often as they were looked up.
+    regions: KVVec<Arc<Region>>,
+    /// What each of them stands for.
+    met: KVVec<Resolved>,
 }
 
 /// What a key stands for.
-#[derive(Clone)]
 struct Resolved {
+    key: Key,
     source: Source<Arc<Region>>,
     base: u64,
+    length: u64,
 }
+
+/// Which of the sources that a [`Resolver`] has met.
+#[derive(Clone, Copy)]
+struct Met(usize);
 
 impl Resolver<'_> {
     /// The source and the offset of a range.
     ///
     /// `ENOENT` if no region has the key, `EPERM` if it is of another domain or grants less than
     /// the layout would, `ELOOP` if it is the region that gets the layout, `EFAULT` if the range
-    /// starts before the region. Where the range ends is for the layout to check.
-    pub fn resolve(&mut self, range: &NamedRange) -> Result<(Source<Arc<Region>>, ByteOffset)> {
-        let resolved = match &self.last {
-            Some((key, resolved)) if *key == range.key => resolved.clone(),
-            _ => {
-                let resolved = self.look_up(range.key)?;
-                self.last = Some((range.key, resolved.clone()));
-                resolved
-            }
-        };
-        let offset = range.addr.checked_sub(resolved.base).ok_or(EFAULT)?;
-        let length = resolved.source.length().0;
-        if offset > length || range.length > length - offset {
+    /// is not inside of the region.
+    fn resolve(&mut self, range: &NamedRange) -> Result<(Met, ByteOffset)> {
+        // Most often, one region follows itself.
+        if self.met.last().is_none_or(|last| last.key != range.key) {
+            let resolved = self.look_up(range.key)?;
+            self.met.push(resolved, GFP_KERNEL_ACCOUNT)?;
+        }
+        let last = self.met.last().ok_or(ENOENT)?;
+        let offset = range.addr.checked_sub(last.base).ok_or(EFAULT)?;
+        if offset > last.length || range.length > last.length - offset {
             return Err(EFAULT);
         }
-        Ok((resolved.source, ByteOffset(offset)))
+        Ok((Met(self.met.len() - 1), ByteOffset(offset)))
+    }
+
+    fn source(&self, met: Met) -> Result<&Source<Arc<Region>>> {
+        self.met.get(met.0).map(|met| &met.source).ok_or(ENOENT)
     }
 
     fn look_up(&mut self, key: Key) -> Result<Resolved> {
@@ -298,15 +309,18 @@ impl Resolver<'_> {
                 return Err(EPERM);
             }
             self.granted = self.granted.common(granted);
+            let source = match &state.bound {
+                Some(bound) => Source::Nested(bound.layout.clone()),
+                None => Source::Leaf(region.clone()),
+            };
             Resolved {
-                source: match &state.bound {
-                    Some(bound) => Source::Nested(bound.layout.clone()),
-                    None => Source::Leaf(region.clone()),
-                },
+                key,
+                length: source.length().0,
+                source,
                 base: state.base(),
             }
         };
-        self.sources.push(region, GFP_KERNEL_ACCOUNT)?;
+        self.regions.push(region, GFP_KERNEL_ACCOUNT)?;
         Ok(resolved)
     }
 }
@@ -370,8 +384,8 @@ impl Region {
             holder: self,
             needed,
             granted: Access::ALL_RIGHTS,
-            sources: KVVec::new(),
-            last: None,
+            regions: KVVec::new(),
+            met: KVVec::new(),
         };
         let like = old.as_ref().map(|old| &**old.layout());
         let layout = description.build(&mut resolver, like)?.into_arc()?;
@@ -379,7 +393,7 @@ impl Region {
             Bound {
                 layout,
                 description,
-                sources: Sources(resolver.sources),
+                sources: Sources(resolver.regions),
                 rights: resolver.granted,
             },
             GFP_KERNEL_ACCOUNT,

@@ -84,16 +84,14 @@ pub fn copy(
     copied
 }
 
-/// Copies up to `most` bytes that both streams have at hand, and says how many.
+/// Copies up to `most` bytes that both streams have at hand, or find in memory that they hold, and
+/// says how many.
 fn copy_at_hand(to: &mut Stream<'_>, from: &mut Stream<'_>, most: usize) -> usize {
     let mut copied = 0;
-    while copied < most {
+    while copied < most && from.replenish() && to.replenish() {
         let (source, target) = (from.at_hand().first(), to.at_hand().first());
         let left = most - copied;
         let block = source.len.min(target.len).min(left);
-        if block == 0 {
-            break;
-        }
         let (in_source, in_target) = (from.at_hand().blocks(block), to.at_hand().blocks(block));
         let count = in_source.count.min(in_target.count);
         // SAFETY: Both streams have the blocks at hand, in memory of regions that they keep from
@@ -103,7 +101,10 @@ fn copy_at_hand(to: &mut Stream<'_>, from: &mut Stream<'_>, most: usize) -> usiz
             if source.io || target.io {
                 copy_io(target.addr, target.io, source.addr, source.io, block);
             } else if count > 1 && 2 * block <= left {
-                let count = count.min(left / block);
+                let count = match count.checked_mul(block) {
+                    Some(bytes) if bytes <= left => count,
+                    _ => left.checked_div(block).unwrap_or(1),
+                };
                 let (to_stride, from_stride) = (in_target.stride, in_source.stride);
                 move_blocks(
                     target.addr,

@@ -38,7 +38,10 @@ pub use self::{
     interleaved::InterleavedEntry,
     pattern::Dimension,
     platform::*,
-    sg::SgItem,
+    sg::{
+        SgItem,
+        SgRange, //
+    },
     units::{
         ByteLength,
         ByteOffset,
@@ -150,9 +153,19 @@ impl<L: Leaf> Layout<L> {
     /// too long for 64 bits or nests too deep. The rules are those of the documentation of
     /// `ibv_mr_set_layout_sg`.
     pub fn sg(items: &[SgItem<L>]) -> Result<Self, LayoutError> {
-        let descriptors = count(items)?;
-        let depth = depth_above(items.iter().map(|item| &item.source))?;
-        let (sg, length) = Sg::new(items)?;
+        Self::sg_of(items.iter().map(SgItem::range))
+    }
+
+    /// As [`Layout::sg`], of ranges that are not in a list.
+    pub fn sg_of<'s>(
+        ranges: impl ExactSizeIterator<Item = SgRange<'s, L>> + Clone,
+    ) -> Result<Self, LayoutError>
+    where
+        L: 's,
+    {
+        let descriptors = count(ranges.len())?;
+        let depth = depth_above(ranges.clone().map(|range| range.source))?;
+        let (sg, length) = Sg::new(ranges)?;
 
         Ok(Self {
             plan: Plan::Sg(sg),
@@ -194,7 +207,7 @@ impl<L: Leaf> Layout<L> {
             Plan::Interleaved(plan) => Some(plan),
             Plan::Sg(_) => None,
         });
-        let descriptors = count(entries)?;
+        let descriptors = count(entries.len())?;
         let depth = depth_above(entries.iter().map(|entry| &entry.source))?;
         let (interleaved, length) = Interleaved::new(entries, like)?;
 
@@ -246,8 +259,8 @@ impl<L: Leaf> Layout<L> {
     }
 }
 
-fn count<T>(descriptors: &[T]) -> Result<DescriptorCount, LayoutError> {
-    match u32::try_from(descriptors.len()) {
+fn count(descriptors: usize) -> Result<DescriptorCount, LayoutError> {
+    match u32::try_from(descriptors) {
         Ok(0) => Err(LayoutError::Empty),
         Ok(count) => Ok(DescriptorCount(count)),
         Err(_) => Err(LayoutError::TooManyDescriptors),

@@ -229,51 +229,42 @@ impl<'a> Stream<'a> {
         self.at_hand = Train::of(first);
     }
 
-    /// How many bytes from `offset` of the current piece on, `length` of which it is, are worth
-    /// asking for: with the pieces of the run behind it.
+    /// Whether there are bytes at hand, which are looked for only in the memory that is held. The
+    /// short way from one piece of a layout to the next.
     #[inline]
-    fn worth(&self, offset: u64, length: u64) -> u64 {
-        let Some(run) = &self.pieces.run else {
-            return length;
+    pub(super) fn replenish(&mut self) -> bool {
+        if self.at_hand.first().len > 0 {
+            return true;
+        }
+        self.settle();
+        // Plain memory of a region may be another's by now; that is for `refill` to see.
+        if self.moved >= LET_GO_AFTER || self.generation.is_some() {
+            return false;
+        }
+        let Some((leaf, memory)) = &self.leaf else {
+            return false;
         };
-        let behind = || {
-            // The next piece may begin before what is left of this one; then nothing is known of
-            // the memory that it begins in.
-            let ahead = run.offset.0.checked_sub(offset)?;
-            let steps = run.stride.0.checked_mul(run.count.0.checked_sub(1)?)?;
-            ahead.checked_add(steps)?.checked_add(run.length.0)
+        let piece = match self.piece.filter(|piece| piece.length > 0) {
+            Some(piece) => piece,
+            None => match self.pieces.next_of(leaf) {
+                Some(piece) => piece,
+                None => return false,
+            },
         };
-        behind().map_or(length, |all| all.max(length))
+        self.piece = Some(piece);
+        let run = self.pieces.run.as_ref();
+        let Some(train) = train_of(memory, &piece, run, &mut self.hint) else {
+            return false;
+        };
+        self.take_up(train);
+        true
     }
 
-    /// Adds to what is at hand, which is all of the current piece, the pieces of the run that lie
-    /// within the `reach` bytes from its first on.
-    fn couple(&mut self, offset: u64, reach: u64) {
-        let Some(run) = &self.pieces.run else {
-            return;
-        };
-        let (stride, length) = (run.stride.0, run.length.0);
-        let Some(ahead) = run.offset.0.checked_sub(offset) else {
-            return;
-        };
-        let Some(beyond) = ahead
-            .checked_add(length)
-            .and_then(|end| reach.checked_sub(end))
-        else {
-            return;
-        };
-        let within = match beyond.checked_div(stride) {
-            None => u64::MAX,
-            Some(steps) => steps.saturating_add(1),
-        };
-        // A mebibyte at a time, as with single pieces.
-        let most = (LET_GO_AFTER as u64).checked_div(length).unwrap_or(0);
-        let more = run.count.0.min(within).min(most) as usize;
-        if more > 0 {
-            self.coupled = more;
-            self.at_hand
-                .couple(more, ahead as usize, length as usize, stride as usize);
-        }
+    #[inline]
+    fn take_up(&mut self, train: Train) {
+        self.origin = train.first().addr;
+        self.coupled = train.more();
+        self.at_hand = train;
     }
 
     /// Lets go of the memory of the bytes at hand, which is found again when it is asked for.
@@ -339,24 +330,15 @@ impl<'a> Stream<'a> {
                 }
             }
             memory => {
-                let worth = self.worth(piece.offset, piece.length) as usize;
-                let found = memory
-                    .stretch(piece.offset, worth, &mut self.hint)
-                    .ok_or(AccessError::Revoked)?;
-                let first = Stretch {
-                    len: found.len.min(len),
-                    ..found
-                };
-                self.at_hand = Train::of(first);
-                self.origin = first.addr;
-                if first.len as u64 == piece.length && !first.io {
-                    self.couple(piece.offset, found.len as u64);
-                }
+                let run = self.pieces.run.as_ref();
+                let train = train_of(memory, &piece, run, &mut self.hint);
+                let train = train.ok_or(AccessError::Revoked)?;
+                let first = train.first();
+                self.take_up(train);
                 return Ok(Next::Bytes(first));
             }
         };
-        self.at_hand = Train::of(first);
-        self.origin = first.addr;
+        self.take_up(Train::of(first));
         Ok(Next::Bytes(first))
     }
 
@@ -423,19 +405,93 @@ impl<'a> Pieces<'a> {
         }
     }
 
+    /// The next piece, if it is one of a layout, and of `leaf`.
+    #[inline]
+    fn next_of(&mut self, leaf: &Arc<Region>) -> Option<Piece<'a>> {
+        let walker = self.walker.as_mut()?;
+        if self.run.is_none() {
+            self.run = walker.next();
+        }
+        let current = self.run.take_if(|run| Arc::ptr_eq(run.leaf, leaf))?;
+        let (piece, rest) = first_of(current);
+        self.run = rest;
+        Some(piece)
+    }
+
     fn next(&mut self) -> Option<Piece<'a>> {
         let current = match self.run.take() {
             Some(run) => run,
             None => self.walker.as_mut()?.next()?,
         };
-        let piece = Piece {
-            leaf: current.leaf,
-            offset: current.offset.0,
-            length: current.length.0,
-        };
-        self.run = run_after(current, 1);
+        let (piece, rest) = first_of(current);
+        self.run = rest;
         Some(piece)
     }
+}
+
+/// The first piece of a run, and what is left of the run without it.
+#[inline]
+fn first_of<'a>(run: Run<'a, Arc<Region>>) -> (Piece<'a>, Option<Run<'a, Arc<Region>>>) {
+    let piece = Piece {
+        leaf: run.leaf,
+        offset: run.offset.0,
+        length: run.length.0,
+    };
+    (piece, run_after(run, 1))
+}
+
+/// What of `piece` lies next to each other in `memory`; and behind it, if that is all of it, the
+/// pieces of `run` that the same stretch of memory has. `None` if the memory has no such bytes, or
+/// none that stay.
+#[inline]
+fn train_of(
+    memory: &Memory,
+    piece: &Piece<'_>,
+    run: Option<&Run<'_, Arc<Region>>>,
+    hint: &mut usize,
+) -> Option<Train> {
+    // How far into the piece the run begins and ends. The next piece may begin before what is left
+    // of this one; then nothing is known of the memory that it begins in.
+    let behind = run.and_then(|run| {
+        let ahead = run.offset.0.checked_sub(piece.offset)?;
+        let steps = run.stride.0.checked_mul(run.count.0.checked_sub(1)?)?;
+        let end = ahead.checked_add(steps)?.checked_add(run.length.0)?;
+        Some((run, ahead, end))
+    });
+    let worth = behind.map_or(piece.length, |(.., end)| end.max(piece.length));
+    let found = memory.stretch(piece.offset, worth as usize, hint)?;
+    let first = Stretch {
+        len: found.len.min((piece.length as usize).min(LET_GO_AFTER)),
+        ..found
+    };
+    let mut train = Train::of(first);
+    let Some((run, ahead, end)) = behind else {
+        return Some(train);
+    };
+    if first.len as u64 != piece.length || first.io {
+        return Some(train);
+    }
+    let (stride, length) = (run.stride.0, run.length.0);
+    // A mebibyte at a time, as with single pieces.
+    let reach = found.len.min(LET_GO_AFTER) as u64;
+    let mut more = if reach >= end {
+        run.count.0
+    } else {
+        match reach.checked_sub(ahead.saturating_add(length)) {
+            None => 0,
+            Some(beyond) => beyond.checked_div(stride).unwrap_or(0).saturating_add(1),
+        }
+    };
+    if stride < length {
+        // Pieces that overlap are more bytes than they span.
+        let most = (LET_GO_AFTER as u64).checked_div(length).unwrap_or(0);
+        more = more.min(most);
+    }
+    let more = more.min(run.count.0) as usize;
+    if more > 0 {
+        train.couple(more, ahead as usize, length as usize, stride as usize);
+    }
+    Some(train)
 }
 
 /// What is left of a run without its first `count` pieces.

@@ -31,6 +31,35 @@ pub struct SgItem<L> {
     pub length: ByteLength,
 }
 
+/// As [`SgItem`], of a source that somebody else keeps.
+pub struct SgRange<'s, L> {
+    /// What the range is a part of.
+    pub source: &'s Source<L>,
+    /// The first byte of the range.
+    pub offset: ByteOffset,
+    /// The bytes of the range, at least one.
+    pub length: ByteLength,
+}
+
+impl<L> Clone for SgRange<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for SgRange<'_, L> {}
+
+impl<L> SgItem<L> {
+    /// The same, by reference.
+    pub fn range(&self) -> SgRange<'_, L> {
+        SgRange {
+            source: &self.source,
+            offset: self.offset,
+            length: self.length,
+        }
+    }
+}
+
 /// How many runs beyond one for each item a list may grow to by flattening nested SG layouts.
 const EXTRA_RUNS_PER_ITEM: usize = 3;
 const EXTRA_RUNS: usize = 64;
@@ -64,28 +93,34 @@ pub(super) struct Sg<L> {
 
 impl<L: Leaf> Sg<L> {
     /// The plan and its length in bytes. Fails as [`Layout::sg`](super::Layout::sg) does.
-    pub(super) fn new(items: &[SgItem<L>]) -> Result<(Self, ByteLength), LayoutError> {
-        let total = check(items)?;
+    pub(super) fn new<'s>(
+        ranges: impl ExactSizeIterator<Item = SgRange<'s, L>>,
+    ) -> Result<(Self, ByteLength), LayoutError>
+    where
+        L: 's,
+    {
+        let mut total = 0u64;
         let mut sg = Self {
             runs: Table::with_capacity(0)?,
         };
-        let mut extra = items
+        let mut extra = ranges
             .len()
             .saturating_mul(EXTRA_RUNS_PER_ITEM)
             .saturating_add(EXTRA_RUNS);
 
-        for item in items {
-            match spans_within(item, extra) {
+        for (entry, range) in ranges.enumerate() {
+            total = check(entry, &range, total)?;
+            match spans_within(&range, extra) {
                 Some((spans, runs)) => {
                     extra = extra.saturating_sub(runs.saturating_sub(1));
                     for span in spans {
                         sg.push(&span)?;
                     }
                 }
-                None => sg.push(&Span::piece(&item.source, item.offset, item.length))?,
+                None => sg.push(&Span::piece(range.source, range.offset, range.length))?,
             }
         }
-        Ok((sg, total))
+        Ok((sg, ByteLength(total)))
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -174,31 +209,31 @@ impl<L: Leaf> Pieces<L> {
     }
 }
 
-/// The bytes of all items.
-fn check<L: Leaf>(items: &[SgItem<L>]) -> Result<ByteLength, LayoutError> {
-    let mut total = 0u64;
-    for (entry, item) in items.iter().enumerate() {
-        if item.length.0 == 0 {
-            return Err(LayoutError::ZeroLength { entry });
-        }
-        let end = item
-            .offset
-            .checked_add(item.length)
-            .ok_or(LayoutError::Overflow { entry })?;
-        if end.0 > item.source.length().0 {
-            return Err(LayoutError::OutOfSource { entry });
-        }
-        total = total
-            .checked_add(item.length.0)
-            .ok_or(LayoutError::TotalOverflow { entry })?;
+/// The bytes of all items up to this one, which has the index `entry`; those before it have
+/// `before`.
+fn check<L: Leaf>(entry: usize, range: &SgRange<'_, L>, before: u64) -> Result<u64, LayoutError> {
+    if range.length.0 == 0 {
+        return Err(LayoutError::ZeroLength { entry });
     }
-    Ok(ByteLength(total))
+    let end = range
+        .offset
+        .checked_add(range.length)
+        .ok_or(LayoutError::Overflow { entry })?;
+    if end.0 > range.source.length().0 {
+        return Err(LayoutError::OutOfSource { entry });
+    }
+    before
+        .checked_add(range.length.0)
+        .ok_or(LayoutError::TotalOverflow { entry })
 }
 
 /// The spans that `item` stands for and how many they are, if its source is an SG layout and they
 /// are at most `extra` more than one.
-fn spans_within<L: Leaf>(item: &SgItem<L>, extra: usize) -> Option<(Cursor<'_, L>, usize)> {
-    let Source::Nested(layout) = &item.source else {
+fn spans_within<'s, L: Leaf>(
+    item: &SgRange<'s, L>,
+    extra: usize,
+) -> Option<(Cursor<'s, L>, usize)> {
+    let Source::Nested(layout) = item.source else {
         return None;
     };
     let Plan::Sg(sg) = &layout.plan else {
