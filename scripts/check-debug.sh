@@ -133,8 +133,9 @@ suites() { tests guest /mrx/scripts/debug-guest.sh guest ${MRX_FILTER:+"$MRX_FIL
 
 # lines_of: reads offsets in the module's code, prints the line of source of each.
 lines_of() {
+	local offset
 	# an offset is where a call returns to
-	awk '{ printf "%#x\n", strtonum($1) - 1 }' |
+	while read -r offset; do printf '%#x\n' $((offset - 1)); done |
 		in_root "$ROOT" xargs -r addr2line -e /mrx/build/module-debug/ib_mrx.ko -j .text -f -C |
 		paste - - | sed -E 's/\[[0-9a-f]{16}\]//g; s/ib_mrx_main:://g; s|\t.*/mrx/| |; s|\t| |'
 }
@@ -171,7 +172,9 @@ sites() {
 	grep ' failed 0:' "$LOGS/allocations" | sed 's/^/# /'
 	echo "# $(grep -vc ' failed 0:' "$LOGS/copies" || true) of $(wc -l <"$LOGS/copies") copies from and to user space failed"
 	echo "# $failed of $reached allocation sites failed ($LOGS/allocations)"
-	count "$((reached == 0 || failed < reached))" "every allocation site that was reached has failed"
+	# one way alone does not get to all of them
+	[ -n "${MRX_FAULTS:-}" ] ||
+		count "$((reached == 0 || failed < reached))" "every allocation site that was reached has failed"
 }
 
 # shellcheck disable=SC2086 # several arguments
