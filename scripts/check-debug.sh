@@ -41,7 +41,7 @@ guest() {
 	local name=$1 status=0 started=$SECONDS
 	shift
 	say "Boot the debug kernel: $name ..."
-	MRX_APPEND=$APPEND "$MRX_TOP/scripts/vm.sh" --kernel "$KERNEL" --timeout "$TIMEOUT" \
+	MRX_APPEND=$APPEND "$MRX_TOP/scripts/vm.sh" --kernel "$KERNEL" --timeout "$TIMEOUT" --ivshmem 16 \
 		--log "$LOGS/$name.log" -- "$@" </dev/null >"$LOGS/$name.ktap" || status=$?
 	cat "$LOGS/$name.ktap"
 	say "$name: status $status after $((SECONDS - started)) s"
