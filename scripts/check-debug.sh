@@ -41,7 +41,7 @@ guest() {
 	local name=$1 status=0 started=$SECONDS
 	shift
 	say "Boot the debug kernel: $name ..."
-	MRX_APPEND=$APPEND "$MRX_TOP/scripts/vm.sh" --kernel "$KERNEL" --timeout "$TIMEOUT" \
+	MRX_APPEND=$APPEND "$MRX_TOP/scripts/vm.sh" --kernel "$KERNEL" --timeout "$TIMEOUT" --ivshmem 16 \
 		--log "$LOGS/$name.log" -- "$@" </dev/null >"$LOGS/$name.ktap" || status=$?
 	cat "$LOGS/$name.ktap"
 	say "$name: status $status after $((SECONDS - started)) s"
@@ -133,45 +133,51 @@ suites() { tests guest /mrx/scripts/debug-guest.sh guest ${MRX_FILTER:+"$MRX_FIL
 
 # lines_of: reads offsets in the module's code, prints the line of source of each.
 lines_of() {
+	local offset
 	# an offset is where a call returns to
-	awk '{ printf "%#x\n", strtonum($1) - 1 }' |
+	while read -r offset; do printf '%#x\n' $((offset - 1)); done |
 		in_root "$ROOT" xargs -r addr2line -e /mrx/build/module-debug/ib_mrx.ko -j .text -f -C |
 		paste - - | sed -E 's/\[[0-9a-f]{16}\]//g; s/ib_mrx_main:://g; s|\t.*/mrx/| |; s|\t| |'
 }
 
-# named KIND...: the sites of a kind, with how often each was reached and failed,
-# and the lines of source of its two functions.
+# named KIND: the sites of a kind, with how often each was reached and failed, and
+# the lines of source of its two functions.
 named() {
-	awk -v kinds=" $* " 'index(kinds, " " $1 " ")' "$LOGS/all.sites" |
-		sort -k5,5n -k4,4nr >"$LOGS/kind.sites"
-	paste <(awk '{ print $1, "reached", $4, "failed", $5 }' "$LOGS/kind.sites") \
+	awk -v kind="$1" '$1 == kind' "$LOGS/all.sites" | sort -k5,5n -k4,4nr >"$LOGS/kind.sites"
+	paste <(awk '{ print "reached", $4, "failed", $5 }' "$LOGS/kind.sites") \
 		<(awk '{ print $2 }' "$LOGS/kind.sites" | lines_of) \
 		<(awk '{ print $3 }' "$LOGS/kind.sites" | lines_of) | sed 's/\t/: /; s/\t/ < /'
 }
 
 # sites: of all sites at which the module was seen to ask for memory, how many
-# were refused it. Those that were not are named, and are a failure.
+# were refused it. Those that were not are named, and are a failure. A site may ask
+# for an object and, for want of one, for a page: either may be what fails.
 sites() {
-	local reached failed
-	cat "$LOGS"/{start,sweep,module,tests}.sites 2>/dev/null | awk '
+	local reached failed way
+	for way in start sweep module tests; do
+		[ ! -e "$LOGS/$way.sites" ] || cat "$LOGS/$way.sites"
+	done | awk '
 	/^#/ { print "# " $0 >"/dev/stderr"; next }
 	{
-		key = $1 " " $2 " " $3
-		reached[key] += $4
+		key = ($1 == "copy" ? "copy " : "allocation ") $2 " " $3
+		if ($1 != "page" || !reached[key])
+			reached[key] += $4
 		failed[key] += $5
 	}
 	END {
 		for (key in reached)
 			print key, reached[key], failed[key]
 	}' >"$LOGS/all.sites"
-	named slab page >"$LOGS/allocations"
+	named allocation >"$LOGS/allocations"
 	named copy >"$LOGS/copies"
 	reached=$(wc -l <"$LOGS/allocations")
 	failed=$(grep -vc ' failed 0:' "$LOGS/allocations" || true)
-	grep ' failed 0:' "$LOGS/allocations" | sed 's/^/# /'
+	grep ' failed 0:' "$LOGS/allocations" | sed 's/^/# /' || true
 	echo "# $(grep -vc ' failed 0:' "$LOGS/copies" || true) of $(wc -l <"$LOGS/copies") copies from and to user space failed"
 	echo "# $failed of $reached allocation sites failed ($LOGS/allocations)"
-	count "$((reached == 0 || failed < reached))" "every allocation site that was reached has failed"
+	# one way alone does not get to all of them
+	[ -n "${MRX_FAULTS:-}" ] ||
+		count "$((reached == 0 || failed < reached))" "every allocation site that was reached has failed"
 }
 
 # shellcheck disable=SC2086 # several arguments
