@@ -10,9 +10,7 @@ fn main() {
     bindgen::Builder::default()
         .header("wrapper.h")
         .rust_target(target)
-        .allowlist_type(
-            "rxe_.*|ib_uverbs_(cmd_hdr|post_send|post_send_resp|send_wr)|ib_uverbs_write_cmds",
-        )
+        .allowlist_type("rxe_.*")
         .prepend_enum_name(false)
         .derive_default(true)
         .generate_comments(false)

@@ -4,6 +4,7 @@
 //! a deadline, processes, and the runner that prints KTAP.
 
 pub mod check;
+pub mod command;
 pub mod cq;
 pub mod device;
 pub mod layout;

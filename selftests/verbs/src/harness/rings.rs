@@ -3,9 +3,11 @@
 //! The rings that a queue shares with the kernel (`<rdma/rdma_user_rxe.h>`), to
 //! write to them what no provider library would.
 
-use std::{ffi::c_int, fs, io, mem::offset_of, ptr, slice};
+use std::{ffi::c_int, fs, io, mem::offset_of, ptr};
 
-use super::Qp;
+use mrx::sys;
+
+use super::{command::command, Qp};
 
 /// The structures of the kernel's headers.
 #[allow(
@@ -187,33 +189,10 @@ pub fn ring_doorbell(qp: &Qp) -> io::Result<()> {
 
 /// The same for whatever an open device calls by this number.
 pub fn ring_doorbell_of(descriptor: c_int, qp_handle: u32) -> io::Result<()> {
-    #[repr(C)]
-    struct Message {
-        header: abi::ib_uverbs_cmd_hdr,
-        command: abi::ib_uverbs_post_send,
-    }
-    let mut response = abi::ib_uverbs_post_send_resp::default();
-    let words = |bytes: usize| (bytes / 4) as u16;
-    let mut message = Message {
-        header: abi::ib_uverbs_cmd_hdr {
-            command: abi::IB_USER_VERBS_CMD_POST_SEND,
-            in_words: words(size_of::<Message>()),
-            out_words: words(size_of_val(&response)),
-        },
-        command: abi::ib_uverbs_post_send::default(),
+    let post = sys::ib_uverbs_post_send {
+        wqe_size: size_of::<sys::ib_uverbs_send_wr>() as u32,
+        qp_handle,
+        ..Default::default()
     };
-    message.command.response = (&raw mut response).expose_provenance() as u64;
-    message.command.wqe_size = size_of::<abi::ib_uverbs_send_wr>() as u32;
-    message.command.qp_handle = qp_handle;
-    // SAFETY: the message has no padding and as many bytes; the response may be
-    // written.
-    let written = unsafe {
-        let bytes = slice::from_raw_parts((&raw const message).cast::<u8>(), size_of::<Message>());
-        libc::write(descriptor, bytes.as_ptr().cast(), bytes.len())
-    };
-    if written < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    command(descriptor, post).map(drop)
 }

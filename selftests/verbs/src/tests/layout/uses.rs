@@ -7,6 +7,7 @@ use mrx::sys;
 use super::scene::{fetch, pair, small, ZERO_BASED};
 use crate::harness::{
     check::{fails_with, pointer, same_bytes, status},
+    command::command,
     ensure_eq,
     memory::ALL,
     pattern, Mr, Setup, Test, Work,
@@ -76,18 +77,18 @@ fn reregister(setup: &Setup) -> anyhow::Result<()> {
     let pair = pair(setup)?;
     let scene = small(&pair, Mr::empty(&pair.pd, ZERO_BASED)?)?;
     let region = &scene.regions[0];
-    // SAFETY: the region is live, and only its rights are to change.
-    let code = unsafe {
-        sys::ibv_rereg_mr(
-            region.raw,
-            sys::IBV_REREG_MR_CHANGE_ACCESS as i32,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            0,
-            sys::IBV_ACCESS_LOCAL_WRITE as i32,
-        )
+    // The library of rxe has no call for this.
+    // SAFETY: the region is live, and so is its context.
+    let (descriptor, mr_handle) =
+        unsafe { ((*(*region.raw).context).cmd_fd, (*region.raw).handle) };
+    let change = sys::ib_uverbs_rereg_mr {
+        mr_handle,
+        flags: sys::IBV_REREG_MR_CHANGE_ACCESS,
+        access_flags: sys::IBV_ACCESS_LOCAL_WRITE,
+        ..Default::default()
     };
-    anyhow::ensure!(code != 0, "the region was re-registered");
+    let refused = command(descriptor, change).map(drop);
+    busy(refused, "re-registering a region in use")?;
     same_bytes(
         &fetch(&pair, &scene.holder, 0, 100)?,
         &scene.expected(0, 100),
