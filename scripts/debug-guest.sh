@@ -507,8 +507,8 @@ soak() {
 	{
 		echo "After $((SECONDS - started)) s and $round rounds (the last may be a part):"
 		for name in "${!RUNS[@]}"; do
-			echo "$name|${RUNS[$name]} times|${FAILURES[$name]:-0} failed|${TOOK[$name]} s"
-		done | sort | column -t -s '|'
+			printf '%-48s %4d times %4d failed %6d s\n' "$name" "${RUNS[$name]}" "${FAILURES[$name]:-0}" "${TOOK[$name]}"
+		done | sort
 		echo "The kernel held $first KiB after the first round and $last KiB at the end ($((last - first)) more, least $least);"
 		echo "$first_free KiB were free then and $(free_memory) KiB at the end."
 	} | tee $LOGS/soak.report | sed 's/^/# /'
