@@ -59,6 +59,8 @@ sources=("$MRX_TOP"/selftests/peer/user/*.c)
 in_root "$ROOT" gcc-14 -O2 -Wall -Wextra -Wno-override-init \
 	-Wno-format-zero-length -Werror -pthread -I/mrx/selftests/peer -I/mrx/include/uapi \
 	-o /mrx/build/selftests/peer_test "${sources[@]/#"$MRX_TOP"//mrx}" -libverbs
+# it links with the library
+"$MRX_TOP/scripts/userspace.sh" build --release --package mrx >&2
 in_root "$ROOT" make -s -C /mrx/selftests/odp O=/mrx/build/selftests
 in_root "$ROOT" gcc-14 -O2 -Wall -Wextra -Werror -shared -fPIC -o /mrx/build/selftests/sweep.so \
 	/mrx/selftests/sites/sweep.c
