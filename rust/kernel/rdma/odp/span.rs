@@ -55,7 +55,9 @@ impl Entry {
     /// The kernel address, if there is a page that may be used as asked.
     #[inline]
     fn get(&self, write: bool) -> Option<usize> {
-        let value = self.0.load(Relaxed);
+        // SAFETY: The pointer is valid and aligned. This is `load(Relaxed)`, as `READ_ONCE()` is in
+        // C, but no call to a helper for each page of each transfer.
+        let value = unsafe { self.0.as_ptr().read_volatile() };
         let usable = if write {
             value & WRITABLE != 0
         } else {
