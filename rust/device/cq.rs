@@ -232,10 +232,10 @@ impl Cq {
             if waiting > ring.capacity() {
                 return Err(EINVAL);
             }
-            let mut entry = [0u8; ENTRY_SIZE];
+            let mut entry = [0u64; ENTRY_SIZE / size_of::<u64>()];
             for to in 0..waiting {
-                own.ring.read(from, &mut entry);
-                ring.write(to, &entry);
+                own.ring.read_into(from, &mut entry);
+                ring.write_from(to, &entry);
                 from = own.ring.next(from);
             }
             ring.set_producer(waiting);

@@ -70,8 +70,7 @@ impl RecvQueue {
         let mut from = old.consumer;
         for to in 0..waiting {
             old.ring.read_into(from, &mut raw);
-            self.ring
-                .write(to, kernel::transmute::AsBytes::as_bytes(&raw));
+            self.ring.write_from(to, &raw);
             from = old.ring.next(from);
         }
         self.ring.set_producer(waiting);

@@ -73,6 +73,13 @@ struct RawDma {
     reserved: u32,
 }
 
+impl RawDma {
+    /// Bytes of the elements that follow, of which there are at most `max_sge`.
+    fn element_bytes(&self, max_sge: u32) -> usize {
+        self.num_sge.min(max_sge) as usize * size_of::<RawSge>()
+    }
+}
+
 /// A send work request in a ring: `struct rxe_send_wqe` with its elements.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -175,7 +182,7 @@ impl RawSend {
 
     /// Bytes up to the end of its elements, of which there are at most `max_sge`.
     pub fn len(&self, max_sge: u32) -> usize {
-        SEND_HEADER + self.dma.num_sge.min(max_sge) as usize * size_of::<RawSge>()
+        SEND_HEADER + self.dma.element_bytes(max_sge)
     }
 
     fn remote(&self) -> Remote {
@@ -377,7 +384,7 @@ impl RawRecv {
 
     /// Bytes up to the end of its elements, of which there are at most `max_sge`.
     pub fn len(&self, max_sge: u32) -> usize {
-        RECV_HEADER + self.dma.num_sge.min(max_sge) as usize * size_of::<RawSge>()
+        RECV_HEADER + self.dma.element_bytes(max_sge)
     }
 
     /// Where the message goes; `None` if the request has more elements than its queue allows.

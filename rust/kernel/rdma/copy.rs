@@ -40,11 +40,11 @@ const SHORT: usize = WORD * WORDS;
 /// same time, in which case any mixture of bytes may arrive.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    let overlap = (to as usize).abs_diff(from as usize) < len;
+    let overlap = || (to as usize).abs_diff(from as usize) < len;
     if len <= SHORT {
         // SAFETY: By the requirements of this function.
         unsafe { copy_short(to, from, len) };
-    } else if overlap || !BY_WORDS.load(Relaxed) {
+    } else if !BY_WORDS.load(Relaxed) || overlap() {
         // SAFETY: By the requirements of this function.
         unsafe { core::ptr::copy(from, to, len) };
     } else {

@@ -173,16 +173,7 @@ impl SharedRing {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// Copies the first bytes of a slot, as many as fit in `out` and are in the slot.
-    #[inline]
-    pub fn read(&self, index: u32, out: &mut [u8]) {
-        let len = out.len().min(self.entry_size());
-        // SAFETY: Both ranges are valid for `len` bytes. User space may write meanwhile; whatever
-        // mixture of bytes arrives is valid for `u8` and is checked after the copy.
-        unsafe { core::ptr::copy_nonoverlapping(self.slot(index), out.as_mut_ptr(), len) };
-    }
-
-    /// Copies the first bytes of a slot into `out`, as [`SharedRing::read`].
+    /// Copies the first bytes of a slot into `out`, as many as fit there and are in the slot.
     #[inline]
     pub fn read_into<T: FromBytes + AsBytes>(&self, index: u32, out: &mut T) {
         self.read_part(index, out, 0..size_of::<T>());
@@ -230,7 +221,7 @@ impl SharedRing {
             return;
         };
         let len = data.len().min(room);
-        // SAFETY: As in `read`, the other way; `offset + len` is within the slot.
+        // SAFETY: Both ranges are valid for `len` bytes, since `offset + len` is within the slot.
         unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), self.slot(index).add(offset), len) };
     }
 }

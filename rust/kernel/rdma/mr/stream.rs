@@ -314,32 +314,28 @@ impl<'a> Stream<'a> {
             return Err(AccessError::Revoked);
         }
         let len = (piece.length as usize).min(LET_GO_AFTER);
-        let first = match &**memory {
+        let train = match &**memory {
             Memory::Paged(memory) => {
                 let paged = memory.paged();
                 match paged.resident(piece.offset, len, self.write, &mut self.resident) {
-                    Ok(stretch) => stretch,
+                    Ok(stretch) => Train::of(stretch),
                     Err(absent) => return Ok(Next::Missing(Missing::Pages(absent))),
                 }
             }
             Memory::Buffer(memory) => {
                 let (held, access) = (&mut self.mapped, &self.access);
                 match memory.mapped(piece.offset, len, self.write, held, access) {
-                    Ok(stretch) => stretch,
+                    Ok(stretch) => Train::of(stretch),
                     Err(unmapped) => return Ok(Next::Missing(Missing::Buffer(unmapped))),
                 }
             }
             memory => {
                 let run = self.pieces.run.as_ref();
-                let train = train_of(memory, &piece, run, &mut self.hint);
-                let train = train.ok_or(AccessError::Revoked)?;
-                let first = train.first();
-                self.take_up(train);
-                return Ok(Next::Bytes(first));
+                train_of(memory, &piece, run, &mut self.hint).ok_or(AccessError::Revoked)?
             }
         };
-        self.take_up(Train::of(first));
-        Ok(Next::Bytes(first))
+        self.take_up(train);
+        Ok(Next::Bytes(train.first()))
     }
 
     /// Looks for what is missing. This stream and the other one of the copy hold nothing.
