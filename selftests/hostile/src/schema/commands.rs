@@ -38,6 +38,22 @@ const fn filling<T>(fields: &'static [Field]) -> &'static [Field] {
     fields
 }
 
+/// The fields of `parts`, one part behind the other.
+const fn joined<const N: usize>(parts: &[&[Field]]) -> [Field; N] {
+    let mut fields = [byte(Zero); N];
+    let (mut part, mut at) = (0, 0);
+    while part < parts.len() {
+        let mut of = 0;
+        while of < parts[part].len() {
+            fields[at] = parts[part][of];
+            (at, of) = (at + 1, of + 1);
+        }
+        part += 1;
+    }
+    assert!(at == N);
+    fields
+}
+
 const ANSWER: Field = quad(Answer);
 const GRH: [Field; 6] = [
     GID,
@@ -68,15 +84,10 @@ pub const MODIFY_MASK: usize = 68;
 pub const MODIFY_STATE: usize = 96;
 
 /// `struct ib_uverbs_modify_qp`
-const MODIFY: [Field; 49] = {
-    let mut fields = [byte(Zero); 49];
-    let mut at = 0;
-    while at < 12 {
-        fields[at] = DEST[at];
-        fields[12 + at] = DEST[at];
-        at += 1;
-    }
-    let rest = [
+const MODIFY: [Field; 49] = joined(&[
+    &DEST,
+    &DEST,
+    &[
         word(Handle(QP)),
         word(Any),
         word(OneOf(&[
@@ -104,27 +115,18 @@ const MODIFY: [Field; 49] = {
         byte(OneOf(&[1, 8, 14, 0, 31, 32])),
         byte(OneOf(&[0, 1, 7, 8])),
         byte(OneOf(&[0, 1, 7, 8])),
-    ];
-    at = 0;
-    while at < rest.len() {
-        fields[24 + at] = rest[at];
-        at += 1;
-    }
-    fields
-};
+        byte(Zero),
+        byte(Zero),
+        byte(Zero),
+        byte(Zero),
+    ],
+]);
 /// `struct ib_uverbs_ex_modify_qp`
-const EX_MODIFY: [Field; 51] = {
-    let mut fields = [word(Zero); 51];
-    let mut at = 0;
-    while at < 49 {
-        fields[at] = MODIFY[at];
-        at += 1;
-    }
-    fields
-};
+const EX_MODIFY: [Field; 51] = joined(&[&MODIFY, &[word(Zero), word(Zero)]]);
 
-const CREATE_QP: &[Field] = &[
-    ANSWER,
+/// `struct ib_uverbs_create_qp` behind its response, and what `struct ib_uverbs_ex_create_qp` begins
+/// with.
+const NEW_QP: [Field; 14] = [
     quad(Any),
     word(Handle(PD)),
     word(Handle(CQ)),
@@ -140,26 +142,16 @@ const CREATE_QP: &[Field] = &[
     byte(OneOf(&[0, 0, 0, 1])),
     byte(Zero),
 ];
-const EX_CREATE_QP: &[Field] = &[
-    quad(Any),
-    word(Handle(PD)),
-    word(Handle(CQ)),
-    word(Handle(CQ)),
-    word(Handle(SRQ)),
-    word(DEPTH),
-    word(DEPTH),
-    word(PIECES),
-    word(PIECES),
-    word(INLINE),
-    byte(UpTo(1)),
-    byte(QP_TYPES),
-    byte(OneOf(&[0, 0, 0, 1])),
-    byte(Zero),
-    word(OneOf(&[0, 0, 0, 1])),
-    word(OneOf(&[0, 0, 0, 2, 0x1000, 0xffff_ffff])),
-    word(Zero),
-    word(Zero),
-];
+const CREATE_QP: [Field; 15] = joined(&[&[ANSWER], &NEW_QP]);
+const EX_CREATE_QP: [Field; 18] = joined(&[
+    &NEW_QP,
+    &[
+        word(OneOf(&[0, 0, 0, 1])),
+        word(OneOf(&[0, 0, 0, 2, 0x1000, 0xffff_ffff])),
+        word(Zero),
+        word(Zero),
+    ],
+]);
 const CREATE_SRQ: &[Field] = &[
     ANSWER,
     quad(Any),
@@ -289,7 +281,7 @@ pub const COMMANDS: &[Command] = &[
         true,
     ),
     command!(
-        IB_USER_VERBS_CMD_CREATE_QP, ib_uverbs_create_qp, CREATE_QP, 10, true,
+        IB_USER_VERBS_CMD_CREATE_QP, ib_uverbs_create_qp, &CREATE_QP, 10, true,
         answer: 32, makes: Some(QP), rings: Some(Rings::Pair),
     ),
     command!(
@@ -390,7 +382,7 @@ pub const COMMANDS: &[Command] = &[
         3, true, extended: true, answer: 16, makes: Some(CQ), rings: Some(Rings::Completion),
     ),
     command!(
-        IB_USER_VERBS_EX_CMD_CREATE_QP, ib_uverbs_ex_create_qp, EX_CREATE_QP, 5, true,
+        IB_USER_VERBS_EX_CMD_CREATE_QP, ib_uverbs_ex_create_qp, &EX_CREATE_QP, 5, true,
         extended: true, answer: 40, makes: Some(QP), rings: Some(Rings::Pair),
     ),
     command!(
