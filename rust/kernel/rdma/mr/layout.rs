@@ -255,7 +255,9 @@ impl<L: Leaf> Layout<L> {
     ///
     /// Fails with [`LayoutError::OutOfRange`] if the range is not inside of the layout.
     pub fn walk(&self, start: Position, length: ByteLength) -> Result<Walker<'_, L>, LayoutError> {
-        Walker::new(self, start, length)
+        let mut walker = Walker::idle();
+        walker.begin(self, start, length)?;
+        Ok(walker)
     }
 }
 

@@ -114,24 +114,38 @@ pub struct Walker<'a, L> {
 }
 
 impl<'a, L: Leaf> Walker<'a, L> {
-    pub(super) fn new(
+    /// One that has no runs to come, which [`begin`](Self::begin) changes.
+    #[inline]
+    pub fn idle() -> Self {
+        Self {
+            // Not a constant array, which would be copied with all that is not used of it.
+            cursors: core::array::from_fn(|_| None),
+            depth: 0,
+            remaining: ByteLength(0),
+        }
+    }
+
+    /// Goes on with the runs of `length` bytes of `layout` from `start` on, whatever came before.
+    /// A walker is large: this makes one where it is to stay.
+    ///
+    /// Fails, and changes nothing, with [`LayoutError::OutOfRange`] if the range is not inside of
+    /// the layout.
+    pub fn begin(
+        &mut self,
         layout: &'a Layout<L>,
         start: Position,
         length: ByteLength,
-    ) -> Result<Self, LayoutError> {
+    ) -> Result<(), LayoutError> {
         match start.0.checked_add(length.0) {
             Some(end) if end <= layout.length().0 => {}
             _ => return Err(LayoutError::OutOfRange),
         }
-        let mut walker = Self {
-            cursors: [const { None }; MAX_NESTING],
-            depth: 0,
-            remaining: length,
-        };
+        self.depth = 0;
+        self.remaining = length;
         if length.0 > 0 {
-            walker.descend(layout, start, length);
+            self.descend(layout, start, length);
         }
-        Ok(walker)
+        Ok(())
     }
 
     /// The bytes that are still to come.
