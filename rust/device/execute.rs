@@ -113,6 +113,8 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
         recv,
         local,
         remote,
+        last_local,
+        last_remote,
         gathered,
         attempts,
         route,
@@ -135,6 +137,8 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
         recv,
         local,
         remote,
+        last_local,
+        last_remote,
         gathered,
         route,
     };

@@ -33,7 +33,10 @@ use crate::{
         },
         events::QpEvent,
         id_table::IdTable,
-        mr::region::Domain,
+        mr::{
+            access::Access,
+            region::Domain, //
+        },
         work,
         wr::{
             RecvWr,
@@ -109,9 +112,13 @@ pub struct Qp {
     /// Serialises changes of attributes.
     #[pin]
     control: Mutex<()>,
-    /// The attributes; copied out as a whole.
+    /// The attributes; copied out as a whole. Changed by [`Qp::set_attrs`].
     #[pin]
     path: SpinLock<Attrs>,
+    /// What the other side looks at for each of its requests: its number,
+    partner: Atomic<u32>,
+    /// and what it may do (`IB_ACCESS_*`).
+    grants: Atomic<u32>,
     /// The send queue. Whoever holds it executes.
     #[pin]
     pub(super) send: Mutex<SendQueue>,
@@ -189,6 +196,8 @@ impl Qp {
                 last_told: AtomicFlag::new(false),
                 control <- new_mutex!((), "Qp::control"),
                 path <- new_spinlock!(Attrs::default(), "Qp::path"),
+                partner: Atomic::new(0u32),
+                grants: Atomic::new(0u32),
                 is_kernel: new.is_kernel,
                 send_limits: new.send.limits(),
                 send_producer <- Producer::new(new.send.ring().clone()),
@@ -224,6 +233,25 @@ impl Qp {
         *self.path.lock()
     }
 
+    /// The queue pair that it is connected to.
+    #[inline]
+    pub fn partner(&self) -> u32 {
+        self.partner.load(Relaxed)
+    }
+
+    /// What requests of the other side may do.
+    #[inline]
+    pub fn grants(&self) -> Access {
+        Access::from_bits(self.grants.load(Relaxed))
+    }
+
+    fn set_attrs(&self, attrs: Attrs) {
+        let mut path = self.path.lock();
+        self.partner.store(attrs.dest_qp_num, Relaxed);
+        self.grants.store(attrs.access, Relaxed);
+        *path = attrs;
+    }
+
     /// Changes attributes and state (IBTA 1.7, 11.2.5.2).
     pub fn modify(self: &Arc<Self>, attr: &QpAttr, mask: u32) -> Result {
         let control = self.control.lock();
@@ -242,7 +270,7 @@ impl Qp {
             return Err(EINVAL);
         }
         let attrs = self.attrs().changed(attr, mask)?;
-        *self.path.lock() = attrs;
+        self.set_attrs(attrs);
         if self.state.cmpxchg(from as u32, to as u32, Full).is_err() {
             // The queue pair broke meanwhile; only the way out is open.
             if !matches!(to, State::Reset | State::Error) {
@@ -257,7 +285,7 @@ impl Qp {
                 self.recv.lock().reset();
                 self.established.store(false, Relaxed);
                 self.last_told.store(false, Relaxed);
-                *self.path.lock() = Attrs::default();
+                self.set_attrs(Attrs::default());
             }
             State::SendDrained if from != to => {
                 // Waits for the request that is being executed.

@@ -19,7 +19,10 @@ use crate::{
             Mapping,
             UserContext, //
         },
-        mr::window::Window,
+        mr::window::{
+            LastRegion,
+            Window, //
+        },
         shared_ring::SharedRing, //
     },
 };
@@ -71,6 +74,10 @@ pub struct SendQueue {
     pub local: KVec<Window>,
     /// The bytes of the other side.
     pub remote: KVec<Window>,
+    /// What `local` was of in the last request.
+    pub last_local: LastRegion,
+    /// As `last_local`, of `remote`.
+    pub last_remote: LastRegion,
     /// Where a datagram is gathered before anybody's receive is used up for it; empty on
     /// connections.
     pub gathered: KVec<u8>,
@@ -117,6 +124,8 @@ impl SendQueue {
             recv: KBox::new(RawRecv::default(), GFP_KERNEL_ACCOUNT)?,
             local: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
             remote: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
+            last_local: LastRegion::none(),
+            last_remote: LastRegion::none(),
             gathered: KVec::from_elem(0, gather, GFP_KERNEL_ACCOUNT)?,
             attempts: None,
             not_before: None,
@@ -178,8 +187,8 @@ impl SendQueue {
 
     /// Says that the request at the head is done with.
     pub fn pop(&mut self) {
-        self.local.clear();
-        self.remote.clear();
+        self.last_local.from_windows(&mut self.local);
+        self.last_remote.from_windows(&mut self.remote);
         self.attempts = None;
         self.not_before = None;
         self.consumer = self.ring.next(self.consumer);
@@ -190,8 +199,7 @@ impl SendQueue {
     pub fn discard(&mut self) {
         self.consumer = self.ring.producer();
         self.ring.set_consumer(self.consumer);
-        self.attempts = None;
-        self.not_before = None;
+        self.forget();
     }
 
     /// Starts anew.
@@ -199,8 +207,17 @@ impl SendQueue {
         self.consumer = 0;
         self.ring.set_consumer(0);
         self.ring.set_producer(0);
+        self.route = None;
+        self.forget();
+    }
+
+    /// Forgets what belongs to the request at the head, or to the last one.
+    fn forget(&mut self) {
+        self.local.clear();
+        self.remote.clear();
+        self.last_local = LastRegion::none();
+        self.last_remote = LastRegion::none();
         self.attempts = None;
         self.not_before = None;
-        self.route = None;
     }
 }

@@ -48,6 +48,7 @@ use crate::rdma::{
         stream::Stream,
         window::{
             AccessError,
+            LastRegion,
             Window, //
         },
     },
@@ -68,6 +69,8 @@ pub struct Transfer<'a> {
     pub(super) recv: &'a mut RawRecv,
     pub(super) local: &'a mut KVec<Window>,
     pub(super) remote: &'a mut KVec<Window>,
+    pub(super) last_local: &'a mut LastRegion,
+    pub(super) last_remote: &'a mut LastRegion,
     pub(super) gathered: &'a mut KVec<u8>,
     pub(super) route: &'a mut Option<Route>,
 }
@@ -112,7 +115,7 @@ impl Transfer<'_> {
         let attrs = self.attrs;
         let peer = self.qp.port.qps().get(attrs.dest_qp_num)?;
         if !peer.state().receives()
-            || peer.attrs().dest_qp_num != self.qp.number
+            || peer.partner() != self.qp.number
             || peer.transport != self.qp.transport
         {
             return None;
@@ -147,10 +150,15 @@ impl Transfer<'_> {
         self.local.clear();
         match self.request.local {
             Local::Inline(_) => Ok(()),
-            Local::Elements(elements) => {
-                windows(self.local, &self.qp.domain, elements, access, u64::MAX)
-                    .map_err(|_| Failure::Fatal(Status::LocalProtection))
-            }
+            Local::Elements(elements) => windows(
+                self.local,
+                self.last_local,
+                &self.qp.domain,
+                elements,
+                access,
+                u64::MAX,
+            )
+            .map_err(|_| Failure::Fatal(Status::LocalProtection)),
         }
     }
 
@@ -164,15 +172,16 @@ impl Transfer<'_> {
         access: Access,
     ) -> Result<(), Failure> {
         self.remote.clear();
-        if !Access::from_bits(peer.attrs().access).includes(access) {
+        if !peer.grants().includes(access) {
             return Err(INVALID_REQUEST);
         }
         if length == 0 {
             return Ok(());
         }
+        let (key, addr) = (remote.key, remote.addr);
         let window = peer
             .domain
-            .remote_window(remote.key, remote.addr, length, access, peer.number)
+            .remote_window(key, addr, length, access, peer.number, self.last_remote)
             .map_err(|_| REMOTE_ACCESS)?;
         push(self.remote, window).map_err(|_| REMOTE_ACCESS)
     }
@@ -221,6 +230,7 @@ impl Transfer<'_> {
         // receives that go beyond the end of its region.
         if windows(
             self.remote,
+            self.last_remote,
             &peer.domain,
             elements,
             Access::LOCAL_WRITE,
@@ -351,9 +361,10 @@ impl Transfer<'_> {
 }
 
 /// Checks the first `length` bytes of `elements`, or all of them if they have less, and puts their
-/// windows into `out`. Elements of no bytes need no region.
+/// windows into `out`. `last` is the region that is looked at first. Elements of no bytes need no region.
 fn windows(
     out: &mut KVec<Window>,
+    last: &mut LastRegion,
     domain: &Arc<Domain>,
     elements: &[RawSge],
     access: Access,
@@ -366,7 +377,7 @@ fn windows(
             continue;
         }
         length -= part;
-        push(out, domain.window(sge.key, sge.addr, part, access)?)?;
+        push(out, domain.window(sge.key, sge.addr, part, access, last)?)?;
     }
     Ok(())
 }

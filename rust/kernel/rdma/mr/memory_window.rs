@@ -16,6 +16,7 @@ use super::{
     },
     window::{
         AccessError,
+        LastRegion,
         Window, //
     },
 };
@@ -192,6 +193,7 @@ impl Domain {
             wanted.addr,
             wanted.length,
             Access::LOCAL_READ,
+            &mut LastRegion::none(),
         )
         .map_err(|_| EINVAL)?;
         Ok(())
@@ -214,7 +216,7 @@ impl Domain {
     }
 
     /// The window of `length` bytes at `addr` of what `key` names, a region or a memory window, for
-    /// a request of the other side of queue pair `qp_num`.
+    /// a request of the other side of queue pair `qp_num`. `last` is as for [`Domain::window`].
     #[inline]
     pub fn remote_window(
         self: &Arc<Self>,
@@ -223,11 +225,12 @@ impl Domain {
         length: u64,
         access: Access,
         qp_num: u32,
+        last: &mut LastRegion,
     ) -> Result<Window, AccessError> {
         if key.names_window() {
-            self.through_memory_window(key, addr, length, access, qp_num)
+            self.through_memory_window(key, addr, length, access, qp_num, last)
         } else {
-            self.window(key, addr, length, access)
+            self.window(key, addr, length, access, last)
         }
     }
 
@@ -238,6 +241,7 @@ impl Domain {
         length: u64,
         access: Access,
         qp_num: u32,
+        last: &mut LastRegion,
     ) -> Result<Window, AccessError> {
         let window = self
             .windows
@@ -263,7 +267,7 @@ impl Domain {
             let skip = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
             (binding.region_key, binding.start, binding.length, skip)
         };
-        self.window(region_key, start, whole, Access::LOCAL_READ)?
+        self.window(region_key, start, whole, Access::LOCAL_READ, last)?
             .part(skip, length)
     }
 }

@@ -212,6 +212,12 @@ impl Region {
         &self.domain
     }
 
+    /// Its number in the table of the device.
+    #[inline]
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
     /// The key that names the region now.
     pub fn key(&self) -> Key {
         self.state.lock().key

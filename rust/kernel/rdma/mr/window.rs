@@ -105,6 +105,36 @@ impl Window {
     }
 }
 
+/// The region that a queue used last: the next request most likely names it again, and need not look
+/// for it then.
+///
+/// Holds neither memory nor layout, but what is left of a region that has ended in the meantime. So a
+/// queue forgets it when it ends.
+pub struct LastRegion(Option<Arc<Region>>);
+
+impl LastRegion {
+    /// There is none.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Takes the region of the first of `windows`, which nobody needs any more.
+    #[inline]
+    pub fn from_windows(&mut self, windows: &mut KVec<Window>) {
+        windows.truncate(1);
+        if let Some(window) = windows.pop() {
+            self.0 = Some(window.region);
+        }
+    }
+
+    /// Takes it out if `key` may name it.
+    #[inline]
+    fn take_if(&mut self, domain: &Arc<Domain>, key: Key) -> Option<Arc<Region>> {
+        self.0
+            .take_if(|region| region.index() == key.index() && Arc::ptr_eq(region.domain(), domain))
+    }
+}
+
 impl Domain {
     /// The address of the first byte of the region that `key` names, if it is of this domain.
     pub fn start_of(self: &Arc<Self>, key: Key) -> Option<u64> {
@@ -117,7 +147,7 @@ impl Domain {
     }
 
     /// The window of `length` bytes at `addr` of the region that `key` names, for a use that needs
-    /// `access`.
+    /// `access`. `last` is looked at first, and taken if it is the region.
     #[inline]
     pub fn window(
         self: &Arc<Self>,
@@ -125,8 +155,14 @@ impl Domain {
         addr: u64,
         length: u64,
         access: Access,
+        last: &mut LastRegion,
     ) -> Result<Window, AccessError> {
-        let (whole, base) = self.whole(key, access)?;
+        let last = last.take_if(self, key);
+        let (whole, base) = match last.map(|region| self.whole_of(region, key, access)) {
+            // It has ended, and its number may be another's.
+            None | Some(Err(AccessError::NoSuchKey)) => self.whole(key, access)?,
+            Some(found) => found?,
+        };
         let skip = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
         whole.part(skip, length)
     }
@@ -136,6 +172,17 @@ impl Domain {
     #[inline]
     pub fn whole(self: &Arc<Self>, key: Key, access: Access) -> Result<(Window, u64), AccessError> {
         let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
+        self.whole_of(region, key, access)
+    }
+
+    /// As [`Domain::whole`], if `region` is what `key` names.
+    #[inline]
+    fn whole_of(
+        self: &Arc<Self>,
+        region: Arc<Region>,
+        key: Key,
+        access: Access,
+    ) -> Result<(Window, u64), AccessError> {
         let (bound, base, length, generation) = {
             let state = region.state.lock();
             if state.key != key || state.ended {
