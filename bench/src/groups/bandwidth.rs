@@ -28,6 +28,14 @@ const RXE_SIZES: [usize; 5] = [8, 256, 4 << 10, 64 << 10, 1 << 20];
 /// Larger messages have no message rate worth a table.
 const SMALL: usize = 4 << 10;
 
+const SHORTEST: usize = SIZES[0];
+
+/// As programs post that want many messages.
+const IN_LISTS: Flow = Flow {
+    window: 128,
+    list: 32,
+};
+
 const MIB: f64 = (1 << 20) as f64;
 
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
@@ -49,7 +57,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
         for size in SIZES {
             for (subject, link) in &mut links {
                 if *subject == MRX || RXE_SIZES.contains(&size) {
-                    let rate = transfer(name, bench.time, link, size)?;
+                    let rate = transfer(name, bench.time, link, size, Flow::of_size(size))?;
                     note(bench, name, size, subject, rate);
                 }
             }
@@ -65,6 +73,15 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
             note(bench, name, size, MEMCPY, memcpy(bench.time, link, size)?);
         }
     }
+    for name in ["WRITE", "READ", "SEND"] {
+        for (subject, link) in &mut links {
+            let rate = transfer(name, bench.time, link, SHORTEST, IN_LISTS)?;
+            let row = in_lists(name);
+            bench
+                .report
+                .add(MESSAGES, row, subject, rate, Unit::PerSecond);
+        }
+    }
     for (_, link) in links {
         link.finish()?;
     }
@@ -77,9 +94,16 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
         .report
         .hold(BANDWIDTH, &row("WRITE", 64 << 10), MRX, RXE, 30.0);
     for name in ["WRITE", "SEND", "READ"] {
-        bench.report.hold(MESSAGES, &row(name, 8), MRX, RXE, 5.0);
+        bench
+            .report
+            .hold(MESSAGES, &row(name, SHORTEST), MRX, RXE, 5.0);
+        bench.report.hold(MESSAGES, &in_lists(name), MRX, RXE, 5.0);
     }
     Ok(())
+}
+
+fn in_lists(name: &str) -> String {
+    format!("{}, {} in a call", row(name, SHORTEST), IN_LISTS.list)
 }
 
 pub fn row(name: &str, size: usize) -> String {
@@ -102,21 +126,26 @@ fn note(bench: &mut Bench, name: &str, size: usize, subject: &'static str, rate:
     );
 }
 
-fn transfer(name: &str, time: Duration, link: &mut Link, size: usize) -> anyhow::Result<f64> {
+fn transfer(
+    name: &str,
+    time: Duration,
+    link: &mut Link,
+    size: usize,
+    flow: Flow,
+) -> anyhow::Result<f64> {
     let (range, remote) = (link.own.region.range(0, size), link.remote);
-    let flow = Flow::of_size(size);
-    let mut work = match name {
+    let work = match name {
         "SEND" => Work::send(range),
         "READ" => Work::read(range, remote.start, remote.key),
         _ => Work::write(range, remote.start, remote.key),
     };
-    let works = std::slice::from_mut(&mut work);
+    let mut works = vec![work; flow.list];
     if name != "SEND" {
-        return flow.rate(time, &link.own.qps, works, unlimited);
+        return flow.rate(time, &link.own.qps, &mut works, unlimited);
     }
     // All that was posted but for what earlier calls of this have used up.
     let used = link.credit() - u64::from(crate::link::DEPTHS.receive);
-    link.while_receiving(|link| flow.rate(time, &link.own.qps, works, || link.credit() - used))
+    link.while_receiving(|link| flow.rate(time, &link.own.qps, &mut works, || link.credit() - used))
 }
 
 fn one_copy(time: Duration, link: &Link, size: usize) -> anyhow::Result<f64> {
