@@ -22,6 +22,10 @@ pub const TESTS: &[Test] = &[
         deregistered,
     ),
     Test::new(
+        "local faults: an lkey that the last request used fails once its region is gone",
+        gone_after_use,
+    ),
+    Test::new(
         "local faults: a SEND with an lkey of another domain fails at home",
         other_domain,
     ),
@@ -138,6 +142,17 @@ fn deregistered(setup: &Setup) -> anyhow::Result<()> {
     let piece = region.whole();
     region.deregister()?;
     fails_at_home(&pair, &Work::send(1, &[piece]))
+}
+
+fn gone_after_use(setup: &Setup) -> anyhow::Result<()> {
+    let pair = Pair::new(setup)?;
+    let mut near = pair.region(8, ALL)?;
+    let far = pair.region(8, ALL)?;
+    let work = Work::write(1, &[near.whole()], far.at(0), far.rkey());
+    pair.a.post(&work)?;
+    pair.a.send_cq.wait()?.ok(1, sys::IBV_WC_RDMA_WRITE)?;
+    near.deregister()?;
+    fails_at_home(&pair, &work)
 }
 
 fn other_domain(setup: &Setup) -> anyhow::Result<()> {

@@ -13,6 +13,14 @@ pub const TESTS: &[Test] = &[
         deregistered,
     ),
     Test::new(
+        "remote faults: an rkey that the last request used is refused once its region is gone",
+        gone_after_use,
+    ),
+    Test::new(
+        "remote faults: an rkey that differs in its variant from the last one is refused",
+        variant_of_the_last,
+    ),
+    Test::new(
         "remote faults: an rkey of another domain is refused",
         other_domain,
     ),
@@ -140,6 +148,46 @@ fn deregistered(setup: &Setup) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A WRITE of 8 bytes to the start of `far` succeeds.
+fn reached(pair: &Pair, far: &Mr) -> anyhow::Result<()> {
+    let near = pair.region(8, ALL)?;
+    pair.a
+        .post(&Work::write(0, &[near.whole()], far.at(0), far.rkey()))?;
+    pair.a.send_cq.wait()?.ok(0, sys::IBV_WC_RDMA_WRITE)?;
+    Ok(())
+}
+
+fn gone_after_use(setup: &Setup) -> anyhow::Result<()> {
+    for kind in BOTH {
+        let pair = Pair::new(setup)?;
+        let mut far = pair.region(LEN, ALL)?;
+        reached(&pair, &far)?;
+        let aim = Aim {
+            addr: far.at(0),
+            rkey: far.rkey(),
+            len: 8,
+        };
+        far.deregister()?;
+        refused_at(&pair, kind, &aim)?;
+    }
+    Ok(())
+}
+
+fn variant_of_the_last(setup: &Setup) -> anyhow::Result<()> {
+    for kind in BOTH {
+        let pair = Pair::new(setup)?;
+        let far = pair.region(LEN, ALL)?;
+        reached(&pair, &far)?;
+        let aim = Aim {
+            addr: far.at(0),
+            rkey: far.rkey() ^ 1,
+            len: 8,
+        };
+        refused_at(&pair, kind, &aim)?;
+    }
+    Ok(())
+}
+
 fn other_domain(setup: &Setup) -> anyhow::Result<()> {
     for kind in BOTH {
         let pair = Pair::new(setup)?;
@@ -157,57 +205,38 @@ fn other_domain(setup: &Setup) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn before(setup: &Setup) -> anyhow::Result<()> {
+/// A place in the other side's memory, given its region, and a number of bytes.
+type Place = (fn(&Mr) -> u64, usize);
+
+/// Neither a WRITE nor a READ reaches any of these places.
+fn unreachable(setup: &Setup, places: &[Place]) -> anyhow::Result<()> {
     for kind in BOTH {
-        refused(setup, kind, ALL, |far| Aim {
-            addr: far.at(0) - 1,
-            rkey: far.rkey(),
-            len: 8,
-        })?;
-        refused(setup, kind, ALL, |far| Aim {
-            addr: 0,
-            rkey: far.rkey(),
-            len: 8,
-        })?;
+        for &(addr, len) in places {
+            refused(setup, kind, ALL, |far| Aim {
+                addr: addr(far),
+                rkey: far.rkey(),
+                len,
+            })?;
+        }
     }
     Ok(())
+}
+
+fn before(setup: &Setup) -> anyhow::Result<()> {
+    unreachable(setup, &[(|far| far.at(0) - 1, 8), (|_| 0, 8)])
 }
 
 fn behind(setup: &Setup) -> anyhow::Result<()> {
-    for kind in BOTH {
-        refused(setup, kind, ALL, |far| Aim {
-            addr: far.at(LEN - 7),
-            rkey: far.rkey(),
-            len: 8,
-        })?;
-        refused(setup, kind, ALL, |far| Aim {
-            addr: far.at(0),
-            rkey: far.rkey(),
-            len: LEN + 1,
-        })?;
-        refused(setup, kind, ALL, |far| Aim {
-            addr: far.at(LEN),
-            rkey: far.rkey(),
-            len: 1,
-        })?;
-    }
-    Ok(())
+    let places: [Place; 3] = [
+        (|far| far.at(LEN - 7), 8),
+        (|far| far.at(0), LEN + 1),
+        (|far| far.at(LEN), 1),
+    ];
+    unreachable(setup, &places)
 }
 
 fn wrapping(setup: &Setup) -> anyhow::Result<()> {
-    for kind in BOTH {
-        refused(setup, kind, ALL, |far| Aim {
-            addr: u64::MAX - 3,
-            rkey: far.rkey(),
-            len: 8,
-        })?;
-        refused(setup, kind, ALL, |far| Aim {
-            addr: u64::MAX,
-            rkey: far.rkey(),
-            len: 2,
-        })?;
-    }
-    Ok(())
+    unreachable(setup, &[(|_| u64::MAX - 3, 8), (|_| u64::MAX, 2)])
 }
 
 fn rights(setup: &Setup) -> anyhow::Result<()> {

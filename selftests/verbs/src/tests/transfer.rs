@@ -154,53 +154,71 @@ const ODD: [usize; 16] = [
     1, 3, 4095, 17, 1, 2, 4097, 129, 5, 255, 63, 31, 1023, 3111, 7, 160,
 ];
 
+/// Two connected queue pairs, bytes for all of the odd lengths, a region with them and one without.
+struct OddLengths {
+    pair: Pair,
+    bytes: Vec<u8>,
+    source: Mr,
+    target: Mr,
+}
+
+impl OddLengths {
+    fn new(setup: &Setup, seed: u64) -> anyhow::Result<Self> {
+        let pair = Pair::new(setup)?;
+        let bytes = pattern(seed, ODD.iter().sum());
+        let (source, target) = (pair.filled(&bytes, ALL)?, pair.region(bytes.len(), ALL)?);
+        Ok(Self {
+            pair,
+            bytes,
+            source,
+            target,
+        })
+    }
+
+    /// All bytes have come.
+    fn check(&self) -> anyhow::Result<()> {
+        same_bytes(&self.target.memory.all(), &self.bytes, "the target")
+    }
+}
+
 fn send_pieces(setup: &Setup) -> anyhow::Result<()> {
-    let pair = Pair::new(setup)?;
-    let bytes = pattern(1, ODD.iter().sum());
-    let (source, target) = (pair.filled(&bytes, ALL)?, pair.region(bytes.len(), ALL)?);
+    let odd = OddLengths::new(setup, 1)?;
+    let OddLengths {
+        pair,
+        bytes,
+        source,
+        target,
+    } = &odd;
     let mut other = ODD;
     other.reverse();
-    pair.b.post_recv(2, &pieces(&target, &other))?;
-    pair.a.post(&Work::send(1, &pieces(&source, &ODD)))?;
+    pair.b.post_recv(2, &pieces(target, &other))?;
+    pair.a.post(&Work::send(1, &pieces(source, &ODD)))?;
     pair.a.send_cq.wait()?.ok(1, sys::IBV_WC_SEND)?;
     pair.b
         .recv_cq
         .wait()?
         .ok(2, sys::IBV_WC_RECV)?
         .bytes(bytes.len())?;
-    same_bytes(&target.memory.all(), &bytes, "the target")
+    odd.check()
 }
 
 fn write_pieces(setup: &Setup) -> anyhow::Result<()> {
-    let pair = Pair::new(setup)?;
-    let bytes = pattern(2, ODD.iter().sum());
-    let (source, target) = (pair.filled(&bytes, ALL)?, pair.region(bytes.len(), ALL)?);
-    pair.a.post(&Work::write(
-        1,
-        &pieces(&source, &ODD),
-        target.at(0),
-        target.rkey(),
-    ))?;
-    pair.a.send_cq.wait()?.ok(1, sys::IBV_WC_RDMA_WRITE)?;
-    same_bytes(&target.memory.all(), &bytes, "the target")
+    let odd = OddLengths::new(setup, 2)?;
+    let (a, target) = (&odd.pair.a, &odd.target);
+    let local = pieces(&odd.source, &ODD);
+    a.post(&Work::write(1, &local, target.at(0), target.rkey()))?;
+    a.send_cq.wait()?.ok(1, sys::IBV_WC_RDMA_WRITE)?;
+    odd.check()
 }
 
 fn read_pieces(setup: &Setup) -> anyhow::Result<()> {
-    let pair = Pair::new(setup)?;
-    let bytes = pattern(3, ODD.iter().sum());
-    let (source, target) = (pair.filled(&bytes, ALL)?, pair.region(bytes.len(), ALL)?);
-    pair.a.post(&Work::read(
-        1,
-        &pieces(&target, &ODD),
-        source.at(0),
-        source.rkey(),
-    ))?;
-    pair.a
-        .send_cq
-        .wait()?
-        .ok(1, sys::IBV_WC_RDMA_READ)?
-        .bytes(bytes.len())?;
-    same_bytes(&target.memory.all(), &bytes, "the target")
+    let odd = OddLengths::new(setup, 3)?;
+    let (a, source) = (&odd.pair.a, &odd.source);
+    let local = pieces(&odd.target, &ODD);
+    a.post(&Work::read(1, &local, source.at(0), source.rkey()))?;
+    let read = a.send_cq.wait()?;
+    read.ok(1, sys::IBV_WC_RDMA_READ)?.bytes(odd.bytes.len())?;
+    odd.check()
 }
 
 fn empty_pieces(setup: &Setup) -> anyhow::Result<()> {

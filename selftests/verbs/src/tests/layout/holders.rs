@@ -5,12 +5,12 @@
 
 use mrx::sys;
 
-use super::scene::{fetch, gather, pair, put, small, ZERO_BASED};
+use super::scene::{fetch, gather, pair, put, small, Scene, ZERO_BASED};
 use crate::harness::{
     check::{fails_with, same_bytes},
     ensure_eq,
     memory::ALL,
-    pattern, Mr, Setup, Test, Work,
+    pattern, Mr, Pair, Setup, Test, Work,
 };
 
 pub const TESTS: &[Test] = &[
@@ -80,23 +80,18 @@ fn caps(setup: &Setup) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The small layout reads as it should under both keys.
+fn reads(pair: &Pair, scene: &Scene) -> anyhow::Result<()> {
+    let (holder, expected) = (&scene.holder, scene.expected(0, 100));
+    same_bytes(&fetch(pair, holder, 0, 100)?, &expected, "as remote key")?;
+    same_bytes(&gather(pair, holder, 0, 100)?, &expected, "as local key")
+}
+
 /// The small layout on this holder can be read and written under both keys.
-fn holds(
-    setup: &Setup,
-    make: impl Fn(&crate::harness::Pair) -> std::io::Result<Mr>,
-) -> anyhow::Result<()> {
+fn holds(setup: &Setup, make: impl Fn(&Pair) -> std::io::Result<Mr>) -> anyhow::Result<()> {
     let pair = pair(setup)?;
     let mut scene = small(&pair, make(&pair)?)?;
-    same_bytes(
-        &fetch(&pair, &scene.holder, 0, 100)?,
-        &scene.expected(0, 100),
-        "as remote key",
-    )?;
-    same_bytes(
-        &gather(&pair, &scene.holder, 0, 100)?,
-        &scene.expected(0, 100),
-        "as local key",
-    )?;
+    reads(&pair, &scene)?;
     put(&pair, &scene.holder, 50, &[7; 20])?;
     scene.wrote(50, &[7; 20]);
     scene.check()
@@ -173,16 +168,7 @@ fn plain(setup: &Setup) -> anyhow::Result<()> {
     let holder = Mr::filled(&pair.pd, &own, ALL)?;
     let memory = holder.memory.clone();
     let mut scene = small(&pair, holder)?;
-    same_bytes(
-        &fetch(&pair, &scene.holder, 0, 100)?,
-        &scene.expected(0, 100),
-        "as remote key",
-    )?;
-    same_bytes(
-        &gather(&pair, &scene.holder, 0, 100)?,
-        &scene.expected(0, 100),
-        "as local key",
-    )?;
+    reads(&pair, &scene)?;
     put(&pair, &scene.holder, 0, &[9; 100])?;
     scene.wrote(0, &[9; 100]);
     scene.check()?;
