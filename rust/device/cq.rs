@@ -20,14 +20,16 @@ use crate::{
         },
         log::warn_ratelimited,
         shared_ring::SharedRing,
+        task,
         udata::Udata, //
     },
 };
 use kernel::{
-    new_spinlock_irq,
+    new_mutex, new_spinlock_irq,
     prelude::*,
     sync::{
         Arc,
+        Mutex,
         SpinLockIrq, //
     },
     transmute::{
@@ -40,6 +42,9 @@ use kernel::{
 const ENTRY_SIZE: usize = 64;
 
 const _: () = assert!(size_of::<bindings::ib_uverbs_wc>() <= ENTRY_SIZE);
+
+/// Completions that are moved to another ring before interrupts are let in.
+const MOVED_AT_ONCE: u32 = 256;
 
 /// What the owner wants to be told of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,6 +71,9 @@ struct Ring {
 pub struct Cq {
     #[pin]
     handle: CqHandle,
+    /// One change of size at a time. Taken before `ring`.
+    #[pin]
+    resizing: Mutex<()>,
     /// Guards the kernel's index and the request for an event. A leaf, with interrupts off.
     #[pin]
     ring: SpinLockIrq<Ring>,
@@ -208,6 +216,7 @@ impl Cq {
         Arc::pin_init(
             try_pin_init!(Self {
                 handle <- handle,
+                resizing <- new_mutex!((), "Cq::resizing"),
                 ring <- new_spinlock_irq!(Ring {
                     ring,
                     mapping,
@@ -223,28 +232,42 @@ impl Cq {
 
     /// Moves the completions that have not been polled into a ring of another size. `EINVAL` if
     /// they do not fit.
+    ///
+    /// A few at a time, since interrupts are off meanwhile; what is added in between goes to the old
+    /// ring and is moved with the rest. The process is not to poll while it asks for this; if it
+    /// does, it may find completions again that it has taken.
     pub fn resize(&self, entries: &mut u32, user: (UserContext, Udata<'_>)) -> Result {
         let (ring, mapping) = make_ring(entries, Some(user))?;
-        let old = {
+        let _resizing = self.resizing.lock();
+        let mut from = {
+            let own = self.ring.lock();
+            own.ring.consumer()
+        };
+        let mut moved = 0;
+        let old = loop {
+            task::let_others_run();
             let mut own = self.ring.lock();
-            let mut from = own.ring.consumer();
             let waiting = own.ring.distance(from, own.producer);
-            if waiting > ring.capacity() {
+            if waiting > ring.capacity() - moved {
                 return Err(EINVAL);
             }
             let mut entry = [0u64; ENTRY_SIZE / size_of::<u64>()];
-            for to in 0..waiting {
+            for _ in 0..waiting.min(MOVED_AT_ONCE) {
                 own.ring.read_into(from, &mut entry);
-                ring.write_from(to, &entry);
+                ring.write_from(moved, &entry);
                 from = own.ring.next(from);
+                moved += 1;
             }
-            ring.set_producer(waiting);
-            own.producer = waiting;
+            if waiting > MOVED_AT_ONCE {
+                continue;
+            }
+            ring.set_producer(moved);
+            own.producer = moved;
             own.overflowed = false;
-            (
+            break (
                 core::mem::replace(&mut own.ring, ring),
                 core::mem::replace(&mut own.mapping, mapping),
-            )
+            );
         };
         drop(old);
         Ok(())

@@ -28,8 +28,8 @@
 //! 1. [`qp::Qp::control`]: one change of attributes at a time (mutex).
 //! 2. [`qp::Qp::send`]: the send queue; whoever holds it executes (mutex). Never held for two queue
 //!    pairs at a time: a request that breaks the other side queues work there.
-//! 3. The list of devices in [`port`], the members of groups in [`multicast`], and the layouts of a
-//!    domain (mutexes), none within another.
+//! 3. The list of devices in [`port`], the members of groups in [`multicast`], the layouts of a
+//!    domain, and [`cq::Cq::resizing`] (mutexes), none within another.
 //! 4. [`qp::Qp::recv`], [`srq::Srq::receives`], [`qp::Qp::path`], [`port::Port::manager`], the locks
 //!    of regions and memory windows: leaves, held for a copy of a few words (spinlocks), taken in
 //!    process context only.

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Shared receive queues and completion queues."""
 
+import errno
+
 import pyverbs.enums as e
 from pyverbs.device import Context
 from pyverbs.qp import QPAttr
 from pyverbs.srq import SrqAttr
-from harness import DEVICE, Failure, Side, check, nothing, pair, remote, test, wait
+from harness import DEVICE, Failure, Side, check, fails, nothing, pair, remote, test, wait
 
 
 @test
@@ -69,3 +71,16 @@ def a_completion_queue_keeps_what_it_has_when_it_is_resized():
         check("completion", wait(a.scq).wr_id, i)
     a.send(e.IBV_WR_RDMA_WRITE, wr_id=5, setup=remote(b))
     check("completion", wait(a.scq).wr_id, 5)
+
+
+@test
+def a_completion_queue_keeps_a_thousand_completions_when_it_is_resized():
+    a, b = pair()
+    a.scq.resize(2000)
+    for i in range(1000):
+        a.send(e.IBV_WR_RDMA_WRITE, wr_id=i, setup=remote(b))
+    fails(errno.EINVAL, a.scq.resize, 500)
+    a.scq.resize(1500)
+    for i in range(1000):
+        check("completion", wait(a.scq).wr_id, i)
+    nothing(a.scq)
