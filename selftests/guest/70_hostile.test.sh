@@ -34,6 +34,11 @@ passes() {
 set_up() {
 	load_mrx
 	modprobe -q udmabuf || true
+	# memory that is not the kernel's, if it is there
+	if [ -e "$MRX_TEST_MODULES/peer/mrx_peer_c.ko" ]; then
+		insmod "$MRX_TEST_MODULES/peer/mrx_peer_c.ko"
+		UNLOAD_AFTER=mrx_peer_c
+	fi
 	add_device
 }
 

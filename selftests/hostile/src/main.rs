@@ -9,9 +9,13 @@ mod bystanders;
 mod caller;
 mod device;
 mod games;
+mod known;
 mod ledger;
 mod limits;
+mod peer;
 mod process;
+mod requests;
+mod rings;
 mod schema;
 mod scratch;
 mod supervisor;
@@ -46,6 +50,10 @@ pub struct Arguments {
     /// Fail if there were fewer calls and changes of rings
     #[arg(long, default_value_t = 0)]
     at_least: u64,
+
+    /// Fail unless each handler and each request succeeded at least once, and failed
+    #[arg(long)]
+    cover: bool,
 
     /// Hostile processes at a time
     #[arg(long, default_value_t = 2)]

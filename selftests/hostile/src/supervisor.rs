@@ -15,6 +15,7 @@ use mrx_selftest_verbs::harness::{patient, resources, set_patience, Setup};
 use crate::{
     bystanders,
     ledger::{Ledger, Totals},
+    peer,
     process::{self, Orders},
     world::Index,
     Arguments,
@@ -44,6 +45,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // SAFETY: a request to the kernel about this process.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 
+    let has_peer = peer::register().context("the client of peer memory")?;
+    println!(
+        "# a client of peer memory is {}",
+        if has_peer { "loaded" } else { "not loaded" }
+    );
     let before = resources::count(&arguments.device).ok();
     let setup = setup(arguments, seed);
     let (stop, messages) = (&ledger.totals().stop, &ledger.totals().messages);
@@ -71,6 +77,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     anyhow::ensure!(
         done >= least,
         "{done} calls and changes are fewer than {least}"
+    );
+    let gaps = ledger.gaps();
+    anyhow::ensure!(
+        !arguments.cover || gaps.is_empty(),
+        "not covered: {}",
+        gaps.join(", ")
     );
     match before {
         Some(before) if !arguments.no_bystanders => {
