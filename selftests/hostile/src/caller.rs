@@ -12,9 +12,11 @@ mod values;
 use std::{io, sync::atomic::Ordering::Relaxed};
 
 use crate::{
+    coverage::Trace,
     device::File,
+    ledger::Line,
     peer::Buffer,
-    schema::{Kind, Method, QpKind},
+    schema::{Kind, Method, QpKind, PD},
     scratch::Scratch,
     world::World,
 };
@@ -63,6 +65,7 @@ pub struct Caller<'a> {
     pub binding: Option<Binding>,
     /// The last memory of a peer client that was mapped.
     pub buffer: Option<Buffer>,
+    trace: Option<Trace>,
 }
 
 impl<'a> Caller<'a> {
@@ -78,7 +81,24 @@ impl<'a> Caller<'a> {
             used: Vec::new(),
             binding: None,
             buffer: None,
+            trace: None,
         })
+    }
+
+    /// Has the kernel tell which code the calls of this thread run, if somebody
+    /// wants to know.
+    pub fn trace(&mut self) {
+        if let Some(coverage) = self.world.coverage {
+            self.trace = Trace::new(coverage).ok();
+        }
+    }
+
+    /// Counts a system call on the device by what it returned.
+    pub fn count(&self, line: Line, outcome: &io::Result<()>) {
+        self.world.ledger.count_call(line, outcome);
+        if let Some(trace) = &self.trace {
+            trace.collect();
+        }
     }
 
     pub fn descriptor(&self) -> i32 {
@@ -151,8 +171,11 @@ impl<'a> Caller<'a> {
         if !forgets {
             return;
         }
-        if let Some(&(_, handle)) = self.random.choice(&self.used) {
-            self.file.forget_object(handle, false);
+        match self.random.choice(&self.used) {
+            // Others would be used with it no more, which are of this domain.
+            Some((PD, _)) if self.random.u8(0..32) != 0 => {}
+            Some(&(_, handle)) => self.file.forget_object(handle, false),
+            None => {}
         }
     }
 }

@@ -101,6 +101,7 @@ impl File {
         self.handles.iter().for_each(Pool::clear);
         self.keys.clear();
         self.ah_numbers.clear();
+        self.channels.clear();
         self.regions.clear();
         self.windows.clear();
         self.qps.clear();

@@ -163,6 +163,7 @@ impl Caller<'_> {
     fn be_a_child(&mut self, device: &str, seed: u64) -> ! {
         if let Ok(mut child) = Caller::new(self.world, self.file, seed) {
             child.is_heir = true;
+            child.trace();
             for _ in 0..child.random.u32(0..60) {
                 match child.random.u8(0..8) {
                     0..3 => child.method(),

@@ -7,6 +7,7 @@
 mod arena;
 mod bystanders;
 mod caller;
+mod coverage;
 mod device;
 mod games;
 mod known;
@@ -22,7 +23,7 @@ mod supervisor;
 mod vandal;
 mod world;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use mrx_selftest_verbs::harness::runner;
@@ -54,6 +55,11 @@ pub struct Arguments {
     /// Fail unless each handler and each request succeeded at least once, and failed
     #[arg(long)]
     cover: bool,
+
+    /// Write here which code of the module ran, as offsets; it has to be built with
+    /// KCOV_INSTRUMENT=y
+    #[arg(long)]
+    coverage: Option<PathBuf>,
 
     /// Hostile processes at a time
     #[arg(long, default_value_t = 2)]

@@ -5,7 +5,7 @@
 use std::ops::RangeInclusive;
 
 use mrx::sys::*;
-use mrx_selftest_verbs::harness::rings::{dma, recv, send, PRODUCER};
+use mrx_selftest_verbs::harness::rings::{dma, recv, send, CONSUMER, PRODUCER};
 
 use crate::{
     caller::{Binding, Caller, QKEY},
@@ -46,6 +46,12 @@ impl Caller<'_> {
             if let Some(receives) = receives {
                 receives.ring.set_word(PRODUCER, 0);
             }
+            let completions = rings.iter();
+            let completions = completions.filter(|m| m.purpose == Purpose::Completion);
+            for mapped in completions.clone() {
+                // What was there, or is only said to be.
+                mapped.ring.set_word(CONSUMER, mapped.ring.word(PRODUCER));
+            }
             for _ in 0..caller.random.u8(4..20) {
                 if let Some(receives) = receives {
                     caller.post_receive(receives);
@@ -53,9 +59,8 @@ impl Caller<'_> {
                 caller.make_up_mind();
                 caller.post_one(sends, Some(near.kind), Some(far));
                 caller.doorbell(near.handle);
-                let completions = rings.iter().filter(|m| m.purpose == Purpose::Completion);
                 let mut has_failed = false;
-                for &mapped in completions {
+                for &mapped in completions.clone() {
                     has_failed |= caller.take_completions(mapped);
                 }
                 if has_failed {

@@ -25,7 +25,7 @@ const TAKE: usize = 64;
 const STATUS: usize = 8;
 
 impl Caller<'_> {
-    /// Counts something that was done to a ring.
+    /// Counts a change of a ring.
     pub fn done(&self, operation: usize) {
         let line = self.world.operation_lines[operation];
         self.world.ledger.count(line, 0);
@@ -59,7 +59,7 @@ impl Caller<'_> {
             .position(|command| command.name == "IB_USER_VERBS_CMD_POST_SEND");
         if let Some(which) = which {
             let line = self.world.command_lines[which];
-            self.world.ledger.count_call(line, &outcome);
+            self.count(line, &outcome);
         }
     }
 
@@ -100,7 +100,8 @@ impl Caller<'_> {
                 has_failed |= status != 0;
             }
             ring.set_word(CONSUMER, (consumer + 1) & mask);
-            self.done(TAKEN);
+            let taken = self.world.operation_lines[TAKEN];
+            self.world.ledger.count(taken, 0);
         }
         has_failed
     }

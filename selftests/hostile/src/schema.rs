@@ -26,8 +26,10 @@ pub enum Sense {
     Dimensions,
     /// Of an object of this kind.
     Handle(u16),
-    /// Rights, as a region has them.
+    /// What a region may be used for.
     Access,
+    /// The same of a buffer, which has no more than rights.
+    BufferAccess,
     /// Anything from 0 to this.
     UpTo(u64),
     /// One of the first, which are usual; the others are too large, or wrong.
@@ -188,6 +190,8 @@ pub struct Command {
     pub number: u32,
     pub extended: bool,
     pub fields: &'static [Field],
+    /// What the driver wants to know besides.
+    pub tail: &'static [Field],
     /// Bytes of the core's answer.
     pub answer: usize,
     /// What the driver adds to it.
@@ -258,16 +262,18 @@ pub const COUNTERS: u16 = UVERBS_OBJECT_COUNTERS as u16;
 pub const EVENTS: u16 = UVERBS_OBJECT_ASYNC_EVENT as u16;
 /// More than there are kinds of objects, known or not.
 pub const OBJECTS: usize = 24;
-/// What handles are chosen by besides: regions that can have a layout, and queue
-/// pairs of datagrams.
+/// What handles are chosen by besides: regions that can have a layout, queue pairs
+/// of datagrams, and any domain instead of the one that most objects are of.
 pub const LAYOUT: u16 = OBJECTS as u16;
 pub const DATAGRAMS: u16 = LAYOUT + 1;
+pub const ANY_PD: u16 = LAYOUT + 2;
 
 /// The kind of object that a handle is of.
 pub const fn object_of(chosen_by: u16) -> u16 {
     match chosen_by {
         LAYOUT => MR,
         DATAGRAMS => QP,
+        ANY_PD => PD,
         object => object,
     }
 }

@@ -14,6 +14,7 @@ use mrx_selftest_verbs::harness::{patient, resources, set_patience, Setup};
 
 use crate::{
     bystanders,
+    coverage::Coverage,
     ledger::{Ledger, Totals},
     peer,
     process::{self, Orders},
@@ -57,7 +58,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         true => None,
         false => Some(bystanders::start(&setup, stop, messages)?),
     };
-    let ends = ill_treat(arguments, seed, ledger, &index)?;
+    let coverage = match arguments.coverage {
+        Some(_) => Some(Coverage::new()?),
+        None => None,
+    };
+    let ends = ill_treat(arguments, seed, ledger, &index, coverage)?;
     stop.store(1, Relaxed);
     if let Some(bystanders) = bystanders {
         bystanders.finish().context("the bystanders")?;
@@ -78,6 +83,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         done >= least,
         "{done} calls and changes are fewer than {least}"
     );
+    if let (Some(path), Some(coverage)) = (&arguments.coverage, coverage) {
+        coverage.write(path).context("the coverage")?;
+    }
     let gaps = ledger.gaps();
     anyhow::ensure!(
         !arguments.cover || gaps.is_empty(),
@@ -126,6 +134,7 @@ fn ill_treat(
     seed: u64,
     ledger: &'static Ledger,
     index: &Index,
+    coverage: Option<Coverage>,
 ) -> anyhow::Result<Ends> {
     let mut random = fastrand::Rng::with_seed(seed);
     let (started, mut told) = (Instant::now(), Instant::now());
@@ -148,6 +157,7 @@ fn ill_treat(
                 threads: arguments.threads.max(2),
                 lifetime,
                 confined: number % 2 == 0,
+                coverage,
             };
             let killed_at = now + lifetime.mul_f64(0.3 + 1.4 * random.f64()) + patient(NEWS) / 10;
             let process = spawn(ledger, index, &orders)?;

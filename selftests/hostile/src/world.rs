@@ -4,6 +4,7 @@
 
 use crate::{
     arena::Arena,
+    coverage::Coverage,
     ledger::{Group, Ledger, Line},
     schema::{commands::COMMANDS, methods::METHODS},
 };
@@ -102,6 +103,8 @@ pub struct World {
     pub buffers: Vec<i32>,
     /// Regions end where their memory does, so that canaries may be writable.
     pub confined: bool,
+    /// Somebody wants to know which code of the module runs.
+    pub coverage: Option<Coverage>,
 }
 
 /// The lines of the ledger.

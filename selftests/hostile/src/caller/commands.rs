@@ -45,6 +45,7 @@ impl Caller<'_> {
         }
         self.start_anew();
         let mut body = self.structure(command.fields);
+        body.append(&mut self.structure(command.tail));
         match command.shape {
             Shape::Modify => self.shape_modify(&mut body),
             Shape::Post => self.append_requests(command, &mut body),
@@ -140,7 +141,7 @@ impl Caller<'_> {
         } else {
             Ok(())
         };
-        self.world.ledger.count_call(line, &outcome);
+        self.count(line, &outcome);
         if outcome.is_ok() {
             // The body follows the head, whatever that is.
             let start = if command.extended { 24 } else { 8 };

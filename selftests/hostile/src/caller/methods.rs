@@ -80,6 +80,7 @@ impl Caller<'_> {
     fn can_be_there(&mut self, kind: Kind) -> bool {
         let exists = match kind {
             Kind::Use(object) => self.file.handle(object, &mut self.random).is_some(),
+            Kind::Fd(_) => self.file.channels.first().is_some(),
             _ => true,
         };
         exists && self.random.u8(0..3) == 0
@@ -125,7 +126,7 @@ impl Caller<'_> {
     pub(super) fn end(&mut self, object: u16) {
         let ends = |method: &Method| {
             let mut kinds = method.attributes.iter().map(|a| a.kind);
-            kinds.any(|kind| matches!(kind, Kind::End(ended) if ended == object))
+            kinds.any(|kind| matches!(kind, Kind::End(ended) if object_of(ended) == object))
         };
         if let Some(which) = METHODS.iter().position(ends) {
             self.call(&METHODS[which], self.world.method_lines[which]);
@@ -144,7 +145,7 @@ impl Caller<'_> {
                 made.ended = Some((object, handle));
                 (0, handle.into())
             }
-            Kind::Fd(sense) => (0, self.value(sense, 4)),
+            Kind::Fd(sense) => (0, self.value(sense, 4) as i32 as u64),
             Kind::Constant(sense) => (8, self.value(sense, 8)),
             Kind::In(fields) => {
                 let bytes = self.structure(fields);
@@ -285,7 +286,7 @@ impl Caller<'_> {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
-        self.world.ledger.count_call(line, &outcome);
+        self.count(line, &outcome);
         if outcome.is_err() {
             self.suspect(&outcome);
             return false;

@@ -9,7 +9,7 @@ use crate::{
     arena::{PAGE, SLOT},
     known::Region,
     peer,
-    schema::{bytes_of, object_of, Field, QpKind, Sense, OBJECTS, QP_TYPES},
+    schema::{bytes_of, object_of, Field, QpKind, Sense, OBJECTS, QP_TYPES, RIGHTS},
 };
 
 impl Caller<'_> {
@@ -53,6 +53,14 @@ impl Caller<'_> {
             Sense::Handle(object) => self.handle(object).into(),
             Sense::Access => {
                 self.chosen.access = self.access();
+                self.chosen.access.into()
+            }
+            Sense::BufferAccess => {
+                let access = self.access();
+                self.chosen.access = match self.errs(8) {
+                    true => access,
+                    false => access & RIGHTS,
+                };
                 self.chosen.access.into()
             }
             Sense::UpTo(most) => self.random.u64(0..=most),

@@ -15,6 +15,7 @@ macro_rules! command {
                 number: $number as u32,
                 extended: false,
                 fields: filling::<$structure>($fields),
+                tail: &[],
                 answer: 0,
                 rings: None,
                 makes: None,
@@ -189,7 +190,7 @@ pub const COMMANDS: &[Command] = &[
         answer: 4, makes: Some(PD),
     ),
     command!(
-        IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd, &[word(Handle(PD))], 1, true,
+        IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd, &[word(Handle(ANY_PD))], 1, true,
         shape: Shape::Ends(PD, 0),
     ),
     command!(
@@ -329,6 +330,8 @@ pub const COMMANDS: &[Command] = &[
         ],
         6,
         true,
+        // Where the kernel says where the ring is, when it is another.
+        tail: &[ANSWER],
     ),
     command!(
         IB_USER_VERBS_CMD_QUERY_SRQ, ib_uverbs_query_srq,

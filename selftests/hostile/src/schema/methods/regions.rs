@@ -152,7 +152,10 @@ pub const METHODS: &[Method] = &[
                 In(&[quad(OneOf(&[0], &[4096, 1, u64::MAX]))])
             ),
             with(UVERBS_ATTR_REG_DMABUF_MR_FD, In(&[word(Buffer)])),
-            with(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, Constant(Access)),
+            with(
+                UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS,
+                Constant(BufferAccess)
+            ),
             with(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, OutKey),
             with(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, Out(4)),
         ]
