@@ -83,9 +83,11 @@ fn be_hostile(ledger: &'static Ledger, index: Index, orders: &Orders) -> io::Res
     }
     for thread in 0..orders.threads {
         let caller = Caller::new(world, &files[thread % FILES], random.u64(..))?;
+        // Who does not end is told by these names.
+        let builder = |name: &str| std::thread::Builder::new().name(name.into());
         match thread {
-            0 => std::thread::spawn(move || vandalise(caller)),
-            _ => std::thread::spawn(move || call(caller)),
+            0 => builder("vandal").spawn(move || vandalise(caller))?,
+            _ => builder("caller").spawn(move || call(caller))?,
         };
     }
     let mut player = Caller::new(world, &files[0], random.u64(..))?;
