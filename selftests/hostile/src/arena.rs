@@ -130,3 +130,30 @@ impl Arena {
         harm
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_byte_of_a_canary_is_harm() {
+        let arena = Arena::new(true).expect("an arena");
+        assert_eq!(arena.harm(), 0);
+        let byte = arena
+            .canary_at(SLOTS - 1)
+            .cast::<u8>()
+            .wrapping_add(PAGE - 1);
+        // SAFETY: a byte of a page that can be written to.
+        unsafe { *byte ^= 1 };
+        assert_eq!(arena.harm(), 1);
+    }
+
+    #[test]
+    fn what_is_left_of_a_slot_ends_with_it() {
+        let arena = Arena::new(true).expect("an arena");
+        let slot = arena.slot(1).expose_provenance() as u64;
+        assert_eq!(arena.left(slot), SLOT_BYTES);
+        assert_eq!(arena.left(slot + SLOT_BYTES - 1), 1);
+        assert_eq!(arena.left(0), SLOT_BYTES);
+    }
+}
