@@ -124,7 +124,7 @@ impl File {
                 Some(qp.handle)
             }
             // What is used together must be of one protection domain.
-            PD if random.u8(0..32) != 0 => pool.first(),
+            PD if random.u8(0..100) != 0 => pool.first(),
             _ => pool.pick(random),
         }
     }

@@ -11,7 +11,7 @@ use crate::{
         bytes_of,
         commands::{COMMANDS, MODIFY_STATE},
         methods::METHODS,
-        Method, QpKind, FLUSH_GLOBAL, QP, RIGHTS,
+        Command, Method, QpKind, FLUSH_GLOBAL, QP, RIGHTS,
     },
 };
 
@@ -59,9 +59,13 @@ impl Caller<'_> {
     /// Gets a context, and what is needed to begin with.
     pub fn begin(&mut self) {
         self.behave();
-        let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
-        if let Some(which) = METHODS.iter().position(get) {
-            self.call(&METHODS[which], self.world.method_lines[which]);
+        if self.random.bool() {
+            let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
+            if let Some(which) = METHODS.iter().position(get) {
+                self.call(&METHODS[which], self.world.method_lines[which]);
+            }
+        } else {
+            self.give_by_name("IB_USER_VERBS_CMD_GET_CONTEXT");
         }
         self.settle();
     }
@@ -69,7 +73,6 @@ impl Caller<'_> {
     /// Registers some memory, makes queues, and connects two queue pairs, all as
     /// it should be, so that requests have a chance.
     pub(super) fn settle(&mut self) {
-        let by_name = |name: &str| COMMANDS.iter().position(|command| command.name == name);
         let steps = [
             ("IB_USER_VERBS_CMD_ALLOC_PD", 1),
             ("IB_USER_VERBS_CMD_REG_MR", 6),
@@ -82,10 +85,15 @@ impl Caller<'_> {
         for (name, times) in steps {
             for _ in 0..times {
                 self.behave();
-                if let Some(which) = by_name(name) {
-                    self.give(&COMMANDS[which], self.world.command_lines[which]);
-                }
+                self.give_by_name(name);
             }
+        }
+    }
+
+    fn give_by_name(&mut self, name: &str) {
+        let is = |command: &Command| command.name == name;
+        if let Some(which) = COMMANDS.iter().position(is) {
+            self.give(&COMMANDS[which], self.world.command_lines[which]);
         }
     }
 

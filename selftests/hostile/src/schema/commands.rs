@@ -179,7 +179,10 @@ const POST: &[Field] = &[
 
 /// All commands.
 pub const COMMANDS: &[Command] = &[
-    command!(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context, &[ANSWER], 1, true, answer: 8),
+    command!(
+        IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context, &[ANSWER], 1, true,
+        answer: 8, makes: Some(EVENTS),
+    ),
     command!(IB_USER_VERBS_CMD_QUERY_DEVICE, ib_uverbs_query_device, &[ANSWER], 1, true, answer: 176),
     command!(
         IB_USER_VERBS_CMD_QUERY_PORT, ib_uverbs_query_port,
@@ -190,7 +193,7 @@ pub const COMMANDS: &[Command] = &[
         answer: 4, makes: Some(PD),
     ),
     command!(
-        IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd, &[word(Handle(ANY_PD))], 1, true,
+        IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd, &[word(Handle(ANY_PD))], 2, true,
         shape: Shape::Ends(PD, 0),
     ),
     command!(
