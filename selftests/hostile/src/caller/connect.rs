@@ -60,12 +60,12 @@ impl Caller<'_> {
     pub fn begin(&mut self) {
         self.behave();
         if self.random.bool() {
-            let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
-            if let Some(which) = METHODS.iter().position(get) {
-                self.call(&METHODS[which], self.world.method_lines[which]);
-            }
-        } else {
             self.give_by_name("IB_USER_VERBS_CMD_GET_CONTEXT");
+        }
+        // There may be one now, which is no harm.
+        let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
+        if let Some(which) = METHODS.iter().position(get) {
+            self.call(&METHODS[which], self.world.method_lines[which]);
         }
         self.settle();
     }
