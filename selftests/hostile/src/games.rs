@@ -70,8 +70,8 @@ impl Caller<'_> {
             }
             13 => self.replace(lines.replace),
             14 => self.replace_with_peer(lines.peer, lines.taken_back),
-            15..17 => self.fork(device),
-            17..20 => self.duplicate(lines.duplicate, lines.closed),
+            15 => self.fork(device),
+            16..20 => self.duplicate(lines.duplicate, lines.closed),
             20..24 => self.map_anywhere(lines.mapped),
             _ => self.read_channel(lines.events),
         }

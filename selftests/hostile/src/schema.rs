@@ -342,7 +342,7 @@ pub const ENTRIES: Sense = Sense::OneOf(
         1,
         3,
         4096,
-        1 << 20,
+        1 << 14,
         (1 << 20) + 1,
         0x7fff_ffff,
         0xffff_ffff,
