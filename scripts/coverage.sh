@@ -39,8 +39,8 @@ paste "$work/places" "$work/lines" |
 	{
 		file = $3
 		sub(/:[0-9?]+( .*)?$/, "", file)
-		# what is of the kernel crate, or of core, is not ours
-		if (file !~ /(^|\/)mrx\/rust\//)
+		# what is of the kernel crate, of core, or made by macros of C, is not ours
+		if (file !~ /(^|\/)mrx\/rust\/.*\.(rs|c)$/)
 			next
 		sub(/.*mrx\/rust\//, "rust/", file)
 		name = $2
