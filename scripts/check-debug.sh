@@ -210,7 +210,7 @@ ill_treated() {
 	shift 2
 	rm -f "$LOGS/$name.report"
 	tests "$name" env "$@" MRX_HOSTILE_REPORT="/mrx/build/debug/$name.report" \
-		/mrx/scripts/debug-guest.sh guest "70_hostile $glob"
+		/mrx/scripts/debug-guest.sh suite 70_hostile "$glob"
 	cat "$LOGS/$name.report"
 }
 

@@ -6,7 +6,7 @@ use std::{
     ffi::CString,
     fs, io,
     sync::{
-        atomic::{AtomicI32, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed},
         Mutex,
     },
 };
@@ -15,7 +15,7 @@ use mrx_selftest_verbs::harness::rings::{Ring, Shape};
 
 use crate::{
     known::{Known, Membership, Pool, Qp, Region, Window},
-    schema::{object_of, QpKind, Rings, DATAGRAMS, LAYOUT, OBJECTS, PD},
+    schema::{object_of, QpKind, Rings, DATAGRAMS, LAYOUT, OBJECTS, OTHER_PD, PD},
 };
 
 /// Rings that are mapped at a time.
@@ -59,6 +59,9 @@ pub struct File {
     pub rings: Mutex<Vec<Mapped>>,
     /// How often it was opened.
     pub generation: AtomicU32,
+    /// It has a context, or somebody is asking for one.
+    pub has_context: AtomicBool,
+    pub is_sought: AtomicBool,
 }
 
 impl File {
@@ -76,6 +79,8 @@ impl File {
             channels: Pool::new(),
             rings: Mutex::new(Vec::new()),
             generation: AtomicU32::new(0),
+            has_context: AtomicBool::new(false),
+            is_sought: AtomicBool::new(false),
         }
     }
 
@@ -93,6 +98,7 @@ impl File {
             }
         }
         self.forget();
+        self.has_context.store(false, Relaxed);
         self.generation.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -123,6 +129,7 @@ impl File {
                 let qp = self.qps.pick(random, |qp| qp.kind == QpKind::Datagrams)?;
                 Some(qp.handle)
             }
+            OTHER_PD => pool.pick_another(random),
             // What is used together must be of one protection domain.
             PD if random.u8(0..100) != 0 => pool.first(),
             _ => pool.pick(random),

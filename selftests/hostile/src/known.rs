@@ -51,6 +51,19 @@ impl Pool {
             .map(|entry| (entry - 1) as u32)
     }
 
+    /// One of those that are not the first.
+    pub fn pick_another(&self, random: &mut fastrand::Rng) -> Option<u32> {
+        let first = self.first();
+        let entries = self.0.iter().map(|entry| entry.load(Relaxed));
+        let numbers = entries.filter(|entry| *entry != 0);
+        let numbers = numbers.map(|entry| (entry - 1) as u32);
+        random.choice(
+            numbers
+                .filter(|number| Some(*number) != first)
+                .collect::<Vec<_>>(),
+        )
+    }
+
     pub fn is_crowded(&self) -> bool {
         self.0
             .iter()

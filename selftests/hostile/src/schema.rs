@@ -263,17 +263,17 @@ pub const EVENTS: u16 = UVERBS_OBJECT_ASYNC_EVENT as u16;
 /// More than there are kinds of objects, known or not.
 pub const OBJECTS: usize = 24;
 /// What handles are chosen by besides: regions that can have a layout, queue pairs
-/// of datagrams, and any domain instead of the one that most objects are of.
+/// of datagrams, and domains but for the one that most objects are of.
 pub const LAYOUT: u16 = OBJECTS as u16;
 pub const DATAGRAMS: u16 = LAYOUT + 1;
-pub const ANY_PD: u16 = LAYOUT + 2;
+pub const OTHER_PD: u16 = LAYOUT + 2;
 
 /// The kind of object that a handle is of.
 pub const fn object_of(chosen_by: u16) -> u16 {
     match chosen_by {
         LAYOUT => MR,
         DATAGRAMS => QP,
-        ANY_PD => PD,
+        OTHER_PD => PD,
         object => object,
     }
 }

@@ -150,7 +150,9 @@ fn ill_treat(
             break;
         }
         while hostile.len() < arguments.processes {
-            let lifetime = Duration::from_millis(random.u64(200..8000));
+            // On a slow machine they do less, but also take longer to start and to end.
+            let slow = f64::from(arguments.patience).sqrt();
+            let lifetime = Duration::from_millis(random.u64(200..8000)).mul_f64(slow);
             let orders = Orders {
                 device: arguments.device.clone(),
                 seed: random.u64(..),

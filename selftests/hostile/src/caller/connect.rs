@@ -2,6 +2,8 @@
 
 //! What a thread begins with, and queue pairs that are connected as they should be.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use mrx::sys::*;
 
 use super::{Caller, QKEY};
@@ -58,14 +60,17 @@ pub(super) const CHANGES: &[(u32, u8)] = &[
 impl Caller<'_> {
     /// Gets a context, and what is needed to begin with.
     pub fn begin(&mut self) {
-        self.behave();
-        if self.random.bool() {
-            self.give_by_name("IB_USER_VERBS_CMD_GET_CONTEXT");
-        }
-        // There may be one now, which is no harm.
-        let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
-        if let Some(which) = METHODS.iter().position(get) {
-            self.call(&METHODS[which], self.world.method_lines[which]);
+        // Whoever comes first asks, until there is one.
+        for mistakes in [0, 1, 0, 0] {
+            if self.file.has_context.load(Relaxed) {
+                break;
+            }
+            self.mistakes = mistakes;
+            let is_sought = self.file.is_sought.swap(true, Relaxed);
+            if !is_sought {
+                self.seek_context();
+                self.file.is_sought.store(false, Relaxed);
+            }
         }
         self.settle();
     }
@@ -87,6 +92,16 @@ impl Caller<'_> {
                 self.behave();
                 self.give_by_name(name);
             }
+        }
+    }
+
+    fn seek_context(&mut self) {
+        if self.random.bool() {
+            return self.give_by_name("IB_USER_VERBS_CMD_GET_CONTEXT");
+        }
+        let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
+        if let Some(which) = METHODS.iter().position(get) {
+            self.call(&METHODS[which], self.world.method_lines[which]);
         }
     }
 

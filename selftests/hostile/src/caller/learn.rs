@@ -2,6 +2,8 @@
 
 //! What there is to be learned from calls that succeeded.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use mrx::sys::*;
 
 use super::Caller;
@@ -16,6 +18,7 @@ use crate::{
 
 /// What a method answered.
 pub(super) struct Answer {
+    pub object: u32,
     pub method: u32,
     pub made: Option<(u16, u32)>,
     pub ended: Option<(u16, u32)>,
@@ -27,6 +30,9 @@ pub(super) struct Answer {
 
 impl Caller<'_> {
     pub(super) fn learn_from_method(&mut self, answer: &Answer) {
+        if answer.object == UVERBS_OBJECT_DEVICE && answer.method == UVERBS_METHOD_GET_CONTEXT {
+            self.file.has_context.store(true, Relaxed);
+        }
         self.remember(answer.made, answer.ended, answer.number);
         let Some(key) = answer.key else { return };
         self.file.keys.add(key, &mut self.random);
@@ -98,6 +104,9 @@ impl Caller<'_> {
 
     /// Remembers what a command made or ended.
     pub(super) fn learn(&mut self, command: &Command, body: &[u8], answer: Piece) {
+        if command.number == IB_USER_VERBS_CMD_GET_CONTEXT && !command.extended {
+            self.file.has_context.store(true, Relaxed);
+        }
         let first = self.scratch.word(answer, 0);
         let made = command.makes.map(|object| (object, first));
         let word = |at: usize| -> u32 {

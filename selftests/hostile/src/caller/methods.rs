@@ -271,6 +271,10 @@ impl Caller<'_> {
             (size_of::<ib_uverbs_ioctl_hdr>() + count * size_of::<ib_uverbs_attr>()) as u16;
         if self.errs(25) {
             self.mutate_header(&mut header);
+            // See there.
+            if u32::from(header.method_id) == UVERBS_METHOD_GET_CONTEXT {
+                header.method_id = 0;
+            }
             line = self.world.lines.wrong_head;
         }
         let mut message = Message {
@@ -302,6 +306,7 @@ impl Caller<'_> {
             .and_then(|(object, id)| Some((object, attribute(id)?)));
         let flags = attribute(MRX_ATTR_SET_LAYOUT_FLAGS).unwrap_or(0);
         self.learn_from_method(&Answer {
+            object,
             method,
             made: new,
             ended: made.ended,

@@ -193,7 +193,7 @@ pub const COMMANDS: &[Command] = &[
         answer: 4, makes: Some(PD),
     ),
     command!(
-        IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd, &[word(Handle(ANY_PD))], 2, true,
+        IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd, &[word(Handle(OTHER_PD))], 2, true,
         shape: Shape::Ends(PD, 0),
     ),
     command!(

@@ -28,7 +28,9 @@ pub const METHODS: &[Method] = &[
     method!(
         DEVICE,
         UVERBS_METHOD_GET_CONTEXT,
-        1,
+        // Only by those who have none: the core of Linux 7.3 never lets go of a
+        // task that asks for a second one so.
+        0,
         true,
         [
             with(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, Out(4)),

@@ -117,7 +117,7 @@ pub const METHODS: &[Method] = &[
         UVERBS_METHOD_PD_DESTROY,
         1,
         true,
-        [with(UVERBS_ATTR_DESTROY_PD_HANDLE, End(ANY_PD)),]
+        [with(UVERBS_ATTR_DESTROY_PD_HANDLE, End(OTHER_PD)),]
     ),
     method!(
         AH,
