@@ -87,6 +87,8 @@ impl File {
     /// Opens the device in place of what was open, with all that is live there.
     pub fn open(&self, device: &str) -> io::Result<()> {
         let fresh = open(device)?;
+        // Before the new file is there, so that nobody asks it twice.
+        self.has_context.store(false, Relaxed);
         let old = self.descriptor.load(Relaxed);
         if old < 0 {
             self.descriptor.store(fresh, Relaxed);
@@ -98,7 +100,6 @@ impl File {
             }
         }
         self.forget();
-        self.has_context.store(false, Relaxed);
         self.generation.fetch_add(1, Relaxed);
         Ok(())
     }

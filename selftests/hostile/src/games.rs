@@ -70,7 +70,8 @@ impl Caller<'_> {
             }
             13 => self.replace(lines.replace),
             14 => self.replace_with_peer(lines.peer, lines.taken_back),
-            15 => self.fork(device),
+            // A child that got the context of a file would do so unknown to us.
+            15 if self.file.has_context.load(Relaxed) => self.fork(device),
             16..20 => self.duplicate(lines.duplicate, lines.closed),
             20..24 => self.map_anywhere(lines.mapped),
             _ => self.read_channel(lines.events),

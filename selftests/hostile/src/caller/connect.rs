@@ -68,7 +68,9 @@ impl Caller<'_> {
             self.mistakes = mistakes;
             let is_sought = self.file.is_sought.swap(true, Relaxed);
             if !is_sought {
-                self.seek_context();
+                if !self.file.has_context.load(Relaxed) {
+                    self.seek_context();
+                }
                 self.file.is_sought.store(false, Relaxed);
             }
         }
