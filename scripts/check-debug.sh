@@ -7,6 +7,7 @@
 #
 #   scripts/check-debug.sh [offences] [verbs] [guest] [faults]    default: all
 #   scripts/check-debug.sh soak                                   see scripts/soak.sh
+#   scripts/check-debug.sh hostile                                see scripts/hostile.sh
 #
 #   MRX_SELFTEST  more arguments for mrx-selftest, such as "--filter transfer"
 #   MRX_FILTER    a glob for the suites of selftests/guest
@@ -200,11 +201,41 @@ soak() {
 	tests soak env ${MRX_SEED:+MRX_SEED="$MRX_SEED"} /mrx/scripts/debug-guest.sh soak "${MRX_SOAK_MINUTES:-60}"
 }
 
+# ---- the hostile user
+
+# ill_treated NAME GLOB VARIABLE=VALUE...: a boot with some of the suite 70_hostile,
+# and what it reported.
+ill_treated() {
+	local name=$1 glob=$2
+	shift 2
+	rm -f "$LOGS/$name.report"
+	tests "$name" env "$@" MRX_HOSTILE_REPORT="/mrx/build/debug/$name.report" \
+		/mrx/scripts/debug-guest.sh suite 70_hostile "$glob"
+	cat "$LOGS/$name.report"
+}
+
+hostile() {
+	local seed places=()
+	timed "Build the module that tells what runs" \
+		"$MRX_TOP/scripts/debug-kernel.sh" --module . module-kcov KCOV_INSTRUMENT=y
+	for seed in ${MRX_SEEDS:-1 2}; do
+		places+=("$LOGS/hostile-$seed.places")
+		ill_treated "hostile-$seed" '*harms*' MRX_KO=/mrx/build/module-kcov/ib_mrx.ko \
+			MRX_HOSTILE_SECONDS="${MRX_HOSTILE_SECONDS:-600}" MRX_HOSTILE_SEED="$seed" \
+			MRX_HOSTILE_LEAST="${MRX_HOSTILE_LEAST:-100000}" MRX_HOSTILE_COVER=yes \
+			MRX_HOSTILE_PLACES="/mrx/build/debug/hostile-$seed.places"
+	done
+	ill_treated hostile-gone '*goes?on*' MRX_HOSTILE_SECONDS=120
+	ill_treated hostile-limits '*limits*'
+	"$MRX_TOP/scripts/coverage.sh" module-kcov/ib_mrx.ko "${places[@]}" >"$LOGS/hostile.coverage"
+	sed 's/^/# /' "$LOGS/hostile.coverage"
+}
+
 need_root
 for what; do
 	case $what in
-	offences | verbs | guest | faults | soak) ;;
-	*) die "check-debug.sh [offences] [verbs] [guest] [faults] [soak]" ;;
+	offences | verbs | guest | faults | soak | hostile) ;;
+	*) die "check-debug.sh [offences] [verbs] [guest] [faults] [soak] [hostile]" ;;
 	esac
 done
 [ $# -gt 0 ] || set -- offences verbs guest faults

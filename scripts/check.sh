@@ -91,6 +91,7 @@ say "Property tests of the layouts"
 cargo_tests "layout arithmetic" -p mrx-layout
 try "the layout arithmetic is right under AddressSanitizer" "$MRX_TOP/scripts/sanitize.sh"
 cargo_tests "library" -p mrx
+cargo_tests "hostile user" --release -p mrx-hostile
 [ -n "$host_only" ] || guest_tests
 
 [ "$skipped" -eq 0 ] || grep -Ei '^ *ok .*# *skip' "$report" | sed 's/^ */# skipped: /'

@@ -6,6 +6,7 @@
 #
 #   scripts/debug-guest.sh verbs [ARGUMENT...]   mrx-selftest, arguments are its
 #   scripts/debug-guest.sh guest [GLOB]          the suites of selftests/guest
+#   scripts/debug-guest.sh suite SUITE [GLOB]    one of them
 #   scripts/debug-guest.sh faults WHERE NTH[,NTH...] [ARGUMENT...]
 #         mrx-selftest while every NTH allocation fails, once for each NTH: of
 #         those made below a function of ib_mrx if WHERE is "module", of those
@@ -138,6 +139,15 @@ guest() {
 		sed 's/^/  /' || status=$?
 	verdict "$status" "selftests/guest"
 	leaks "by the suites"
+}
+
+suite() { # SUITE [GLOB]
+	local status=0
+	begin
+	MRX_PATIENCE=$PATIENCE bash "/mrx/selftests/guest/$1.test.sh" --filter "$1 ${2:-*}" |
+		sed 's/^/  /' || status=$?
+	verdict "$status" "selftests/guest/$1"
+	leaks "by the suite"
 }
 
 # ---- failing allocations
@@ -515,7 +525,7 @@ soak() {
 }
 
 case ${1:-} in
-verbs | guest | faults | sweep | start | soak) "$@" ;;
+verbs | guest | suite | faults | sweep | start | soak) "$@" ;;
 *)
 	sed -n '/^#   scripts/s/^# *//p' "$0" >&2
 	exit 2

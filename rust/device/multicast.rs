@@ -37,6 +37,11 @@ pub unsafe fn init() {
     unsafe { MEMBERS.init() };
 }
 
+/// Frees the list of members, which is empty by now.
+pub fn end() {
+    *MEMBERS.lock() = KVec::new();
+}
+
 /// Whether `gid` is that of a group.
 pub fn is_group(gid: &[u8; 16]) -> bool {
     // ff00::/8, or an IPv4 group (224.0.0.0/4) that is mapped to IPv6.

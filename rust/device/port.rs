@@ -146,6 +146,7 @@ impl Drop for Globals {
     fn drop(&mut self) {
         *QPS.lock() = None;
         *PORTS.lock() = KVec::new();
+        multicast::end();
     }
 }
 

@@ -7,6 +7,10 @@
 #   MRX_HOSTILE_SECONDS  how long each of the runs goes on; default 20
 #   MRX_HOSTILE_SEED     what they start from; default: any
 #   MRX_HOSTILE_LEAST    calls and changes of rings that there must be; default 1000
+#   MRX_HOSTILE_COVER    not empty: all handlers and requests have to succeed, and
+#                        to fail
+#   MRX_HOSTILE_PLACES   a file for what ran of a module that was built with
+#                        KCOV_INSTRUMENT=y (scripts/coverage.sh)
 #   MRX_HOSTILE_REPORT   a file that the reports are added to
 #   MRX_PATIENCE         factor on time limits; default 1
 
@@ -34,6 +38,11 @@ passes() {
 set_up() {
 	load_mrx
 	modprobe -q udmabuf || true
+	# memory that is not the kernel's, if it is there
+	if [ -e "$MRX_TEST_MODULES/peer/mrx_peer_c.ko" ]; then
+		insmod "$MRX_TEST_MODULES/peer/mrx_peer_c.ko"
+		UNLOAD_AFTER=mrx_peer_c
+	fi
 	add_device
 }
 
@@ -47,7 +56,8 @@ test_a_hostile_user_harms_nobody() {
 	local status=0 lines
 	set_up
 	mark_log
-	hostile --at-least "${MRX_HOSTILE_LEAST:-1000}" || status=$?
+	hostile --at-least "${MRX_HOSTILE_LEAST:-1000}" ${MRX_HOSTILE_COVER:+--cover} \
+		${MRX_HOSTILE_PLACES:+--coverage "$MRX_HOSTILE_PLACES"} || status=$?
 	passes "the device did not stand it" "$status"
 	lines=$(log_since_mark | grep -c 'ib_mrx:') || true
 	[ "$lines" -le $((10 * HOSTILE_SECONDS)) ] || fail "$lines lines in the kernel's log"

@@ -15,6 +15,7 @@ pub const SLOT: usize = 16 * PAGE;
 /// A slot, a page without rights, a canary page, and another one without rights.
 const STEP: usize = SLOT + 3 * PAGE;
 const SLOTS: usize = 6;
+const SLOT_BYTES: u64 = SLOT as u64;
 
 /// The arena of a process.
 #[derive(Clone, Copy)]
@@ -27,8 +28,13 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
-fn canary(slot: usize, at: usize) -> u8 {
-    (slot.wrapping_mul(37) ^ at.wrapping_mul(11) ^ (at >> 8)) as u8 ^ 0xa5
+/// Words of a page.
+const WORDS: usize = PAGE / 8;
+
+/// What a word of a canary is.
+fn canary(slot: usize, at: usize) -> u64 {
+    let number = (slot * WORDS + at + 1) as u64;
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Arena {
@@ -53,7 +59,7 @@ impl Arena {
             start: start.cast(),
         };
         for slot in 0..SLOTS {
-            for at in 0..PAGE {
+            for at in 0..WORDS {
                 // SAFETY: inside the mapping.
                 unsafe {
                     arena
@@ -78,13 +84,22 @@ impl Arena {
         Ok(arena)
     }
 
-    fn canary_at(&self, slot: usize) -> *mut u8 {
-        self.start.wrapping_add(slot * STEP + SLOT + PAGE)
+    fn canary_at(&self, slot: usize) -> *mut u64 {
+        self.start.wrapping_add(slot * STEP + SLOT + PAGE).cast()
     }
 
     /// The first byte of a slot.
     pub fn slot(&self, slot: usize) -> *mut u8 {
         self.start.wrapping_add(slot % SLOTS * STEP)
+    }
+
+    /// Bytes from an address in a slot up to its end; those of a slot for others.
+    pub fn left(&self, address: u64) -> u64 {
+        let from = address.wrapping_sub(self.start.expose_provenance() as u64);
+        match from % STEP as u64 {
+            offset @ ..SLOT_BYTES if from < (SLOTS * STEP) as u64 => SLOT_BYTES - offset,
+            _ => SLOT_BYTES,
+        }
     }
 
     /// An address in or about a slot, mostly one at which something may begin.
@@ -102,16 +117,43 @@ impl Arena {
         slot + offset
     }
 
-    /// How many bytes of canaries are not what they were.
+    /// How many words of canaries are not what they were.
     pub fn harm(&self) -> u64 {
         let mut harm = 0;
         for slot in 0..SLOTS {
-            for at in 0..PAGE {
+            for at in 0..WORDS {
                 // SAFETY: inside the mapping, and readable.
-                let byte = unsafe { self.canary_at(slot).add(at).read_volatile() };
-                harm += u64::from(byte != canary(slot, at));
+                let word = unsafe { self.canary_at(slot).add(at).read_volatile() };
+                harm += u64::from(word != canary(slot, at));
             }
         }
         harm
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_byte_of_a_canary_is_harm() {
+        let arena = Arena::new(true).expect("an arena");
+        assert_eq!(arena.harm(), 0);
+        let byte = arena
+            .canary_at(SLOTS - 1)
+            .cast::<u8>()
+            .wrapping_add(PAGE - 1);
+        // SAFETY: a byte of a page that can be written to.
+        unsafe { *byte ^= 1 };
+        assert_eq!(arena.harm(), 1);
+    }
+
+    #[test]
+    fn what_is_left_of_a_slot_ends_with_it() {
+        let arena = Arena::new(true).expect("an arena");
+        let slot = arena.slot(1).expose_provenance() as u64;
+        assert_eq!(arena.left(slot), SLOT_BYTES);
+        assert_eq!(arena.left(slot + SLOT_BYTES - 1), 1);
+        assert_eq!(arena.left(0), SLOT_BYTES);
     }
 }

@@ -4,6 +4,7 @@
 //! must stay right, nothing around them may change, and they must get on.
 
 use std::{
+    ffi::CStr,
     os::unix::net::UnixStream,
     rc::Rc,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -23,6 +24,8 @@ use mrx_selftest_verbs::harness::{
 /// Bytes of a message, and of the memory on each side of it.
 const MESSAGE: usize = 9000;
 const AROUND: usize = 2 * 4096;
+/// Between two messages: the processor is for those who are hostile.
+const PAUSE: Duration = Duration::from_millis(10);
 /// How long a message may take on a machine where others do what they can.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -126,6 +129,11 @@ impl Side {
     }
 }
 
+fn name_process(name: &CStr) {
+    // SAFETY: a name that ends with a zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// Starts the bystanders. They go on until `stop` is not 0, and count messages.
 pub fn start(
     setup: &Setup,
@@ -133,6 +141,7 @@ pub fn start(
     messages: &'static AtomicU64,
 ) -> anyhow::Result<Peer> {
     Peer::start(|_| {
+        name_process(c"bystander");
         let asking = Peer::start(|mut stream| {
             let side = Side::new(setup, &mut stream)?;
             for round in 0.. {
@@ -141,6 +150,7 @@ pub fn start(
                 let last = stop.load(Relaxed) != 0;
                 tell(&mut stream, last.into())?;
                 messages.fetch_add(2, Relaxed);
+                std::thread::sleep(PAUSE);
                 if last {
                     break;
                 }

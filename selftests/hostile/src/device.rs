@@ -1,75 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The device file, and what is known of the objects behind it.
+//! The device file, and the rings of its queues.
 
 use std::{
     ffi::CString,
     fs, io,
     sync::{
-        atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed},
         Mutex,
     },
 };
 
 use mrx_selftest_verbs::harness::rings::{Ring, Shape};
 
-use crate::schema::{Rings, OBJECTS};
+use crate::{
+    known::{Known, Membership, Pool, Qp, Region, Window},
+    schema::{object_of, QpKind, Rings, DATAGRAMS, LAYOUT, OBJECTS, OTHER_PD, PD},
+};
 
-/// Handles of one kind, and keys, that are remembered.
-const REMEMBERED: usize = 24;
 /// Rings that are mapped at a time.
-const RINGS: usize = 24;
-
-/// A set of numbers of fixed size, of which an old one makes room for a new one.
-pub struct Pool([AtomicU64; REMEMBERED]);
-
-impl Pool {
-    fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; REMEMBERED])
-    }
-
-    pub fn add(&self, number: u32, random: &mut fastrand::Rng) {
-        let free = self.0.iter().find(|entry| entry.load(Relaxed) == 0);
-        let entry = free.unwrap_or_else(|| &self.0[random.usize(0..REMEMBERED)]);
-        entry.store(u64::from(number) + 1, Relaxed);
-    }
-
-    pub fn remove(&self, number: u32) {
-        for entry in &self.0 {
-            let _ = entry.compare_exchange(u64::from(number) + 1, 0, Relaxed, Relaxed);
-        }
-    }
-
-    /// The first of them.
-    pub fn first(&self) -> Option<u32> {
-        let entries = self.0.iter().map(|entry| entry.load(Relaxed));
-        entries
-            .into_iter()
-            .find(|entry| *entry != 0)
-            .map(|entry| (entry - 1) as u32)
-    }
-
-    /// One of them, if there is any.
-    pub fn pick(&self, random: &mut fastrand::Rng) -> Option<u32> {
-        let start = random.usize(0..REMEMBERED);
-        (0..REMEMBERED)
-            .map(|n| self.0[(start + n) % REMEMBERED].load(Relaxed))
-            .find(|entry| *entry != 0)
-            .map(|entry| (entry - 1) as u32)
-    }
-
-    pub fn is_crowded(&self) -> bool {
-        self.0
-            .iter()
-            .filter(|entry| entry.load(Relaxed) != 0)
-            .count()
-            > REMEMBERED * 3 / 4
-    }
-
-    fn clear(&self) {
-        self.0.iter().for_each(|entry| entry.store(0, Relaxed));
-    }
-}
+const RINGS: usize = 64;
 
 /// What a ring is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,15 +27,6 @@ pub enum Purpose {
     Send,
     Receive,
     Completion,
-}
-
-/// What a key stands for.
-#[derive(Clone, Copy)]
-pub struct Region {
-    pub key: u32,
-    /// The address of its first byte.
-    pub start: u64,
-    pub length: u64,
 }
 
 /// A ring that is mapped.
@@ -103,13 +44,13 @@ pub struct File {
     pub descriptor: AtomicI32,
     pub handles: [Pool; OBJECTS],
     pub keys: Pool,
-    /// Keys of memory windows.
-    pub windows: Pool,
     /// Pages of the file at which rings are.
     pub offsets: Pool,
-    pub regions: Mutex<Vec<Region>>,
-    /// Handle and number of queue pairs.
-    pub qps: Mutex<Vec<(u32, u32)>>,
+    pub regions: Known<Region>,
+    pub windows: Known<Window>,
+    pub qps: Known<Qp>,
+    /// What made queue pairs members of groups.
+    pub memberships: Known<Membership>,
     /// Numbers of address handles in requests.
     pub ah_numbers: Pool,
     /// File descriptors of channels.
@@ -118,6 +59,9 @@ pub struct File {
     pub rings: Mutex<Vec<Mapped>>,
     /// How often it was opened.
     pub generation: AtomicU32,
+    /// It has a context, or somebody is asking for one.
+    pub has_context: AtomicBool,
+    pub is_sought: AtomicBool,
 }
 
 impl File {
@@ -126,20 +70,25 @@ impl File {
             descriptor: AtomicI32::new(-1),
             handles: std::array::from_fn(|_| Pool::new()),
             keys: Pool::new(),
-            windows: Pool::new(),
             offsets: Pool::new(),
-            regions: Mutex::new(Vec::new()),
-            qps: Mutex::new(Vec::new()),
+            regions: Known::new(),
+            windows: Known::new(),
+            qps: Known::new(),
+            memberships: Known::new(),
             ah_numbers: Pool::new(),
             channels: Pool::new(),
             rings: Mutex::new(Vec::new()),
             generation: AtomicU32::new(0),
+            has_context: AtomicBool::new(false),
+            is_sought: AtomicBool::new(false),
         }
     }
 
     /// Opens the device in place of what was open, with all that is live there.
     pub fn open(&self, device: &str) -> io::Result<()> {
         let fresh = open(device)?;
+        // Before the new file is there, so that nobody asks it twice.
+        self.has_context.store(false, Relaxed);
         let old = self.descriptor.load(Relaxed);
         if old < 0 {
             self.descriptor.store(fresh, Relaxed);
@@ -158,44 +107,55 @@ impl File {
     fn forget(&self) {
         self.handles.iter().for_each(Pool::clear);
         self.keys.clear();
-        self.windows.clear();
         self.ah_numbers.clear();
-        if let Ok(mut regions) = self.regions.lock() {
-            regions.clear();
-        }
-        if let Ok(mut qps) = self.qps.lock() {
-            qps.clear();
+        self.channels.clear();
+        self.regions.clear();
+        self.windows.clear();
+        self.qps.clear();
+        self.memberships.clear();
+        if let Ok(mut rings) = self.rings.try_lock() {
+            rings.drain(..).for_each(|mapped| mapped.ring.unmap());
         }
     }
 
-    pub fn add_region(&self, region: Region) {
-        if let Ok(mut regions) = self.regions.try_lock() {
-            if regions.len() >= REMEMBERED / 2 {
-                regions.remove(0);
+    /// The handle of something of this kind, if there is any.
+    pub fn handle(&self, chosen_by: u16, random: &mut fastrand::Rng) -> Option<u32> {
+        let pool = &self.handles[usize::from(object_of(chosen_by))];
+        match chosen_by {
+            LAYOUT => {
+                let region = self.regions.pick(random, |region| region.is_indirect)?;
+                Some(region.handle)
             }
-            regions.push(region);
-        }
-    }
-
-    /// A region, which may have ended.
-    pub fn region(&self, random: &mut fastrand::Rng) -> Option<Region> {
-        let regions = self.regions.try_lock().ok()?;
-        random.choice(regions.iter()).copied()
-    }
-
-    pub fn add_qp(&self, handle: u32, number: u32) {
-        if let Ok(mut qps) = self.qps.try_lock() {
-            if qps.len() >= REMEMBERED {
-                qps.remove(0);
+            DATAGRAMS => {
+                let qp = self.qps.pick(random, |qp| qp.kind == QpKind::Datagrams)?;
+                Some(qp.handle)
             }
-            qps.push((handle, number));
+            OTHER_PD => pool.pick_another(random),
+            // What is used together must be of one protection domain.
+            PD if random.u8(0..100) != 0 => pool.first(),
+            _ => pool.pick(random),
         }
     }
 
-    /// Handle and number of a queue pair, if there is any.
-    pub fn qp(&self, random: &mut fastrand::Rng) -> Option<(u32, u32)> {
-        let qps = self.qps.try_lock().ok()?;
-        random.choice(qps.iter()).copied()
+    /// An object has ended; what is still mapped of it may be used on, or not.
+    pub fn forget_object(&self, handle: u32, unmap: bool) {
+        self.handles.iter().for_each(|pool| pool.remove(handle));
+        self.regions.forget(handle);
+        self.windows.forget(handle);
+        self.qps.forget(handle);
+        self.memberships.forget(handle);
+        if !unmap {
+            return;
+        }
+        if let Ok(mut rings) = self.rings.try_lock() {
+            rings.retain(|mapped| {
+                let stays = mapped.owner != handle;
+                if !stays {
+                    mapped.ring.unmap();
+                }
+                stays
+            });
+        }
     }
 
     /// Maps the rings that an answer of the driver names.

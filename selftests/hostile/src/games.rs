@@ -8,6 +8,7 @@ use crate::{
     arena::{PAGE, SLOT},
     caller::Caller,
     ledger::{errno_of, Line},
+    peer::Buffer,
 };
 
 /// A program that does nothing.
@@ -67,9 +68,11 @@ impl Caller<'_> {
                 let status = unsafe { libc::madvise(start.cast(), len, advice) };
                 self.played(lines.advise, status.into());
             }
-            13..15 => self.replace(lines.replace),
-            15..17 => self.fork(device),
-            17..20 => self.duplicate(lines.duplicate, lines.closed),
+            13 => self.replace(lines.replace),
+            14 => self.replace_with_peer(lines.peer, lines.taken_back),
+            // A child that got the context of a file would do so unknown to us.
+            15 if self.file.has_context.load(Relaxed) => self.fork(device),
+            16..20 => self.duplicate(lines.duplicate, lines.closed),
             20..24 => self.map_anywhere(lines.mapped),
             _ => self.read_channel(lines.events),
         }
@@ -123,6 +126,21 @@ impl Caller<'_> {
         unsafe { libc::close(file) };
     }
 
+    /// Puts memory of a peer client there, which may be taken back at any time.
+    fn replace_with_peer(&mut self, line: Line, taken_back: Line) {
+        let (start, len) = self.pages();
+        let Some(buffer) = Buffer::new(&mut self.random, len) else {
+            return self.replace(self.world.lines.replace);
+        };
+        let status = self.map_over(start, len, READ_WRITE, buffer.descriptor());
+        self.played(line, status);
+        if let Some(old) = self.buffer.replace(buffer) {
+            if self.random.bool() {
+                self.played(taken_back, old.take_back().into());
+            }
+        }
+    }
+
     /// A child that uses the device through what it inherited, and ends in one
     /// way or another.
     fn fork(&mut self, device: &str) {
@@ -145,6 +163,8 @@ impl Caller<'_> {
 
     fn be_a_child(&mut self, device: &str, seed: u64) -> ! {
         if let Ok(mut child) = Caller::new(self.world, self.file, seed) {
+            child.is_heir = true;
+            child.trace();
             for _ in 0..child.random.u32(0..60) {
                 match child.random.u8(0..8) {
                     0..3 => child.method(),
@@ -168,14 +188,15 @@ impl Caller<'_> {
     /// Ends the process with everything live.
     pub fn depart(&mut self) -> ! {
         let (ledger, lines) = (self.world.ledger, self.world.lines);
-        match self.random.u8(0..3) {
+        match self.random.u8(0..9) {
+            // A new program takes longer than all else that a child does.
             0 => {
                 ledger.count(lines.exec, 0);
                 let arguments = [NOTHING.as_ptr(), ptr::null()];
                 // SAFETY: strings that end with a zero, and a list that ends with null.
                 unsafe { libc::execv(NOTHING.as_ptr(), arguments.as_ptr()) };
             }
-            1 => {
+            1..5 => {
                 ledger.count(lines.killed, 0);
                 // SAFETY: ends this process.
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };

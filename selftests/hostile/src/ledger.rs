@@ -47,6 +47,8 @@ pub enum Group {
     Core,
     /// A request in a send ring, by its opcode, and how it completed.
     Request,
+    /// The same of what no ring of a process may hold.
+    Forbidden,
     /// Something that was done to rings.
     Ring,
     /// Something that was done to memory, files or processes.
@@ -59,6 +61,7 @@ impl Group {
             Self::Handled => "calls that a handler of the module answers",
             Self::Core => "calls that the core answers, or nobody",
             Self::Request => "requests in rings, by opcode and completion status",
+            Self::Forbidden => "requests that no ring may hold, the same",
             Self::Ring => "operations on rings",
             Self::Game => "games with memory, files and processes",
         }
@@ -131,6 +134,25 @@ impl Ledger {
             .collect()
     }
 
+    /// What the module does for users, and what it was not seen to do, or not to
+    /// refuse.
+    pub fn gaps(&self) -> Vec<String> {
+        let mut gaps = Vec::new();
+        for (line, (group, name)) in self.names.iter().enumerate() {
+            if !matches!(group, Group::Handled | Group::Request) {
+                continue;
+            }
+            let outcomes = self.outcomes(line);
+            if !outcomes.contains_key(&0) {
+                gaps.push(format!("{name} never succeeded"));
+            }
+            if outcomes.keys().all(|outcome| *outcome == 0) {
+                gaps.push(format!("{name} never failed"));
+            }
+        }
+        gaps
+    }
+
     /// Prints everything, and in the end what was never reached.
     pub fn print(&self) {
         let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
@@ -176,7 +198,7 @@ fn outcome_name(group: Group, outcome: usize) -> String {
     if outcome == OUTCOMES - 1 {
         return "other".into();
     }
-    if group == Group::Request {
+    if matches!(group, Group::Request | Group::Forbidden) {
         return mrx_selftest_verbs::harness::cq::status_name(outcome as u32).replace(' ', "_");
     }
     // SAFETY: the answer is a string constant, or null for a number that is none.

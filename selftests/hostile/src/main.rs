@@ -7,18 +7,23 @@
 mod arena;
 mod bystanders;
 mod caller;
+mod coverage;
 mod device;
 mod games;
+mod known;
 mod ledger;
 mod limits;
+mod peer;
 mod process;
+mod requests;
+mod rings;
 mod schema;
 mod scratch;
 mod supervisor;
 mod vandal;
 mod world;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use mrx_selftest_verbs::harness::runner;
@@ -46,6 +51,15 @@ pub struct Arguments {
     /// Fail if there were fewer calls and changes of rings
     #[arg(long, default_value_t = 0)]
     at_least: u64,
+
+    /// Fail unless each handler and each request succeeded at least once, and failed
+    #[arg(long)]
+    cover: bool,
+
+    /// Write here which code of the module ran, as offsets; it has to be built with
+    /// KCOV_INSTRUMENT=y
+    #[arg(long)]
+    coverage: Option<PathBuf>,
 
     /// Hostile processes at a time
     #[arg(long, default_value_t = 2)]

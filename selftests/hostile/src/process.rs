@@ -6,20 +6,23 @@
 use std::{
     fs, io,
     os::fd::AsRawFd,
+    sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
 use crate::{
     arena::{Arena, PAGE},
     caller::Caller,
+    coverage::Coverage,
     device::{gids, File},
     ledger::{errno_of, Ledger},
+    schema::QP,
     world::{Index, World},
 };
 
 /// Device files that a process has open.
 const FILES: usize = 2;
-/// Calls between two looks at everything else.
+/// Words of rings that are changed before the kernel is made to look, at most.
 const BURST: u32 = 50;
 
 /// What a hostile process is told.
@@ -32,6 +35,7 @@ pub struct Orders {
     pub lifetime: Duration,
     /// Its canaries can be written to, and nothing is paged on demand.
     pub confined: bool,
+    pub coverage: Option<Coverage>,
 }
 
 /// Is hostile until the time is over, and ends with everything live.
@@ -62,6 +66,7 @@ fn be_hostile(ledger: &'static Ledger, index: Index, orders: &Orders) -> io::Res
         gids: gids(&orders.device),
         buffers: buffers(),
         confined: orders.confined,
+        coverage: orders.coverage,
     }));
     let files: &'static [File] = Vec::leak((0..FILES).map(|_| File::new()).collect());
     let end = Instant::now() + orders.lifetime;
@@ -78,12 +83,15 @@ fn be_hostile(ledger: &'static Ledger, index: Index, orders: &Orders) -> io::Res
     }
     for thread in 0..orders.threads {
         let caller = Caller::new(world, &files[thread % FILES], random.u64(..))?;
+        // Who does not end is told by these names.
+        let builder = |name: &str| std::thread::Builder::new().name(name.into());
         match thread {
-            0 => std::thread::spawn(move || vandalise(caller)),
-            _ => std::thread::spawn(move || call(caller)),
+            0 => builder("vandal").spawn(move || vandalise(caller))?,
+            _ => builder("caller").spawn(move || call(caller))?,
         };
     }
     let mut player = Caller::new(world, &files[0], random.u64(..))?;
+    player.trace();
     while Instant::now() < end {
         player.play(&orders.device);
         player.file = &files[player.random.usize(0..FILES)];
@@ -101,11 +109,7 @@ fn look_for_harm(world: &World, orders: &Orders) {
             "# {harm} bytes changed in memory that was never registered (seed {})",
             orders.seed
         );
-        world
-            .ledger
-            .totals()
-            .harm
-            .fetch_add(harm, std::sync::atomic::Ordering::Relaxed);
+        world.ledger.totals().harm.fetch_add(harm, Relaxed);
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(1) }
     }
@@ -113,36 +117,38 @@ fn look_for_harm(world: &World, orders: &Orders) {
 
 /// Makes calls for ever.
 fn call(mut caller: Caller<'_>) {
+    caller.trace();
     let mut generation = 0;
     loop {
-        let opened = caller
-            .file
-            .generation
-            .load(std::sync::atomic::Ordering::Relaxed);
+        let opened = caller.file.generation.load(Relaxed);
         if generation != opened {
             generation = opened;
             caller.begin();
         }
-        for _ in 0..BURST {
-            match caller.random.u8(0..32) {
-                0..13 => caller.method(),
-                13..23 => caller.command(),
-                23..28 => caller.post_by_hand(),
-                28..30 => caller.receive_by_hand(),
-                _ => caller.drain(),
-            }
+        match caller.random.u8(0..64) {
+            0..27 => caller.method(),
+            27..48 => caller.command(),
+            48..54 => caller.post_by_hand(),
+            54..57 => caller.receive_by_hand(),
+            57..61 => caller.drain(),
+            _ => caller.converse(),
         }
-        caller.converse();
     }
 }
 
 /// Changes rings for ever.
 fn vandalise(mut caller: Caller<'_>) {
+    caller.trace();
     loop {
+        // What is broken has to be ready first.
+        let connected = match caller.random.u8(0..6) {
+            0 => caller.connect(),
+            _ => None,
+        };
         for _ in 0..caller.random.u32(1..BURST) {
             caller.disturb();
         }
-        let owner = caller.handle(crate::schema::QP);
+        let owner = connected.map_or_else(|| caller.handle(QP), |(near, _)| near.handle);
         caller.doorbell(owner);
         // Calm now and then, so that something is left to be broken.
         let calm = caller.random.u64(0..20);

@@ -19,18 +19,21 @@ pub enum Sense {
     Length,
     /// The same address as before.
     Again,
-    /// A range of a region, in one: an address, a length up to this, and a key.
-    Range(u32),
+    /// A range of a region that has these rights, in one: an address, a length up
+    /// to this, and a key.
+    Range(u32, u32),
     /// How many dimensions an entry has, which are in a list of their own.
     Dimensions,
     /// Of an object of this kind.
     Handle(u16),
-    /// Rights, as a region has them.
+    /// What a region may be used for.
     Access,
+    /// The same of a buffer, which has no more than rights.
+    BufferAccess,
     /// Anything from 0 to this.
     UpTo(u64),
-    /// One of these.
-    OneOf(&'static [u64]),
+    /// One of the first, which are usual; the others are too large, or wrong.
+    OneOf(&'static [u64], &'static [u64]),
     /// Any of these bits.
     Bits(u64),
     /// Of a queue pair.
@@ -39,10 +42,16 @@ pub enum Sense {
     Channel,
     /// A file descriptor of a buffer.
     Buffer,
-    /// A byte of a GID: the 16 are made in one.
+    /// The type of a queue pair.
+    QpType,
+    /// A GID: the 16 bytes are made in one.
     Gid,
-    /// The same of a multicast group.
+    /// The place of that GID in the table of the device.
+    GidIndex,
+    /// That of a multicast group.
     Group,
+    /// The name of a client of peer memory: the 64 bytes are made in one.
+    Client,
     /// Zero, as it must be.
     Zero,
     /// Nobody looks at it.
@@ -96,6 +105,8 @@ pub enum Kind {
     Array(&'static [Field], usize),
     /// `struct mrx_user_list`, of up to so many structures.
     List(&'static [Field], usize),
+    /// The same, as room for so many structures.
+    Room(&'static [Field], usize),
     /// Room for so many bytes.
     Out(usize),
     /// Room for a key.
@@ -126,30 +137,41 @@ impl Rings {
     }
 }
 
+/// Whether an attribute is there.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Presence {
+    Always,
+    /// It may be left out.
+    Optional,
+    /// The module has no use for it.
+    Mistaken,
+}
+
+#[derive(Clone, Copy)]
 pub struct Attribute {
     pub id: u32,
     pub kind: Kind,
-    /// It is mostly left out.
-    pub rare: bool,
+    pub presence: Presence,
+}
+
+const fn attribute(id: u32, kind: Kind, presence: Presence) -> Attribute {
+    Attribute { id, kind, presence }
 }
 
 pub const fn with(id: u32, kind: Kind) -> Attribute {
-    Attribute {
-        id,
-        kind,
-        rare: false,
-    }
+    attribute(id, kind, Presence::Always)
 }
 
-pub const fn rarely(id: u32, kind: Kind) -> Attribute {
-    Attribute {
-        id,
-        kind,
-        rare: true,
-    }
+pub const fn perhaps(id: u32, kind: Kind) -> Attribute {
+    attribute(id, kind, Presence::Optional)
+}
+
+pub const fn wrongly(id: u32, kind: Kind) -> Attribute {
+    attribute(id, kind, Presence::Mistaken)
 }
 
 /// A method of the ioctl tree.
+#[derive(Clone, Copy)]
 pub struct Method {
     pub name: &'static str,
     pub object: u32,
@@ -168,6 +190,8 @@ pub struct Command {
     pub number: u32,
     pub extended: bool,
     pub fields: &'static [Field],
+    /// What the driver wants to know besides.
+    pub tail: &'static [Field],
     /// Bytes of the core's answer.
     pub answer: usize,
     /// What the driver adds to it.
@@ -193,6 +217,26 @@ pub enum Shape {
     Modify,
     /// Requests follow, and their pieces.
     Post,
+    /// A queue pair becomes a member of a group.
+    Joins,
+    /// It is one no longer.
+    Leaves,
+}
+
+/// All of `parts`, one part behind the other.
+pub const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut part, mut at) = (0, 0);
+    while part < parts.len() {
+        let mut of = 0;
+        while of < parts[part].len() {
+            all[at] = parts[part][of];
+            (at, of) = (at + 1, of + 1);
+        }
+        part += 1;
+    }
+    assert!(at == N);
+    all
 }
 
 /// Bytes of a structure.
@@ -218,6 +262,54 @@ pub const COUNTERS: u16 = UVERBS_OBJECT_COUNTERS as u16;
 pub const EVENTS: u16 = UVERBS_OBJECT_ASYNC_EVENT as u16;
 /// More than there are kinds of objects, known or not.
 pub const OBJECTS: usize = 24;
+/// What handles are chosen by besides: regions that can have a layout, queue pairs
+/// of datagrams, and domains but for the one that most objects are of.
+pub const LAYOUT: u16 = OBJECTS as u16;
+pub const DATAGRAMS: u16 = LAYOUT + 1;
+pub const OTHER_PD: u16 = LAYOUT + 2;
+
+/// The kind of object that a handle is of.
+pub const fn object_of(chosen_by: u16) -> u16 {
+    match chosen_by {
+        LAYOUT => MR,
+        DATAGRAMS => QP,
+        OTHER_PD => PD,
+        object => object,
+    }
+}
+
+/// What a queue pair can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QpKind {
+    Reliable,
+    Unreliable,
+    Datagrams,
+}
+
+impl QpKind {
+    /// By the number of its type.
+    pub const fn of(number: u64) -> Option<Self> {
+        match number {
+            2 => Some(Self::Reliable),
+            3 => Some(Self::Unreliable),
+            4 => Some(Self::Datagrams),
+            _ => None,
+        }
+    }
+}
+
+/// The rights that let somebody reach bytes.
+pub const RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC;
+/// `IB_ACCESS_FLUSH_GLOBAL`, which headers older than the library lack.
+pub const FLUSH_GLOBAL: u32 = 1 << 8;
+
+pub const CLIENT: Field = Field {
+    bytes: 64,
+    sense: Sense::Client,
+};
 
 pub const GROUP: Field = Field {
     bytes: 16,
@@ -225,118 +317,41 @@ pub const GROUP: Field = Field {
 };
 
 /// A range in a structure: three numbers, of 8, 4 and 4 bytes.
-pub const fn range(most: u32) -> Field {
+pub const fn range(most: u32, rights: u32) -> Field {
     Field {
         bytes: 16,
-        sense: Sense::Range(most),
+        sense: Sense::Range(most, rights),
     }
 }
 
-/// Types of queue pairs: mostly those that there are.
-pub const QP_TYPES: Sense = Sense::OneOf(&[
-    2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 0, 1, 5, 8, 9, 10, 255,
-]);
+pub const QP_TYPES: (&[u64], &[u64]) = (&[2, 2, 2, 3, 4, 4], &[0, 1, 5, 8, 9, 10, 255]);
+pub const PORT: Sense = Sense::OneOf(&[1], &[0, 2, 255]);
+pub const VECTOR: Sense = Sense::OneOf(&[0], &[1, 0xffff_ffff]);
 /// Depths of queues.
-pub const DEPTH: Sense = Sense::OneOf(&[
-    1,
-    2,
-    4,
-    8,
-    8,
-    16,
-    16,
-    16,
-    16,
-    16,
-    32,
-    32,
-    32,
-    64,
-    64,
-    64,
-    64,
-    128,
-    128,
-    128,
-    128,
-    256,
-    256,
-    1000,
-    16384,
-    16385,
-    0,
-    0xffff_ffff,
-]);
+pub const DEPTH: Sense = Sense::OneOf(
+    &[1, 4, 8, 16, 16, 32, 32, 64, 64, 128],
+    &[0, 2, 256, 1000, 16384, 16385, 0xffff_ffff],
+);
+/// Receives of a shared queue below which its owner is told.
+pub const LIMIT: Sense = Sense::OneOf(&[0, 0, 0, 1, 2], &[16, 16384, 0xffff_ffff]);
 /// Depths of completion queues.
-pub const ENTRIES: Sense = Sense::OneOf(&[
-    1,
-    3,
-    4,
-    4,
-    16,
-    16,
-    16,
-    64,
-    64,
-    64,
-    64,
-    256,
-    256,
-    256,
-    256,
-    1000,
-    1000,
-    4096,
-    4096,
-    0,
-    1 << 20,
-    (1 << 20) + 1,
-    0x7fff_ffff,
-    0xffff_ffff,
-]);
+pub const ENTRIES: Sense = Sense::OneOf(
+    &[16, 64, 64, 64, 256, 256],
+    &[
+        0,
+        1,
+        3,
+        4096,
+        1 << 14,
+        (1 << 20) + 1,
+        0x7fff_ffff,
+        0xffff_ffff,
+    ],
+);
 /// Numbers of scatter/gather elements.
-pub const PIECES: Sense = Sense::OneOf(&[
-    1,
-    1,
-    2,
-    2,
-    2,
-    2,
-    4,
-    4,
-    4,
-    4,
-    4,
-    4,
-    8,
-    8,
-    8,
-    16,
-    16,
-    16,
-    32,
-    0,
-    33,
-    0xffff_ffff,
-]);
+pub const PIECES: Sense = Sense::OneOf(&[1, 2, 4, 4, 4, 8], &[0, 16, 32, 33, 0xffff_ffff]);
 /// Bytes of inline data.
-pub const INLINE: Sense = Sense::OneOf(&[
-    0,
-    0,
-    0,
-    16,
-    16,
-    64,
-    64,
-    64,
-    128,
-    128,
-    256,
-    256,
-    256,
-    400,
-    512,
-    513,
-    1024,
-    0xffff_ffff,
-]);
+pub const INLINE: Sense = Sense::OneOf(
+    &[0, 16, 64, 64, 128, 256],
+    &[400, 512, 513, 1024, 0xffff_ffff],
+);

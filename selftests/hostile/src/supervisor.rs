@@ -14,7 +14,9 @@ use mrx_selftest_verbs::harness::{patient, resources, set_patience, Setup};
 
 use crate::{
     bystanders,
+    coverage::Coverage,
     ledger::{Ledger, Totals},
+    peer,
     process::{self, Orders},
     world::Index,
     Arguments,
@@ -44,6 +46,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // SAFETY: a request to the kernel about this process.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 
+    let has_peer = peer::register().context("the client of peer memory")?;
+    println!(
+        "# a client of peer memory is {}",
+        if has_peer { "loaded" } else { "not loaded" }
+    );
     let before = resources::count(&arguments.device).ok();
     let setup = setup(arguments, seed);
     let (stop, messages) = (&ledger.totals().stop, &ledger.totals().messages);
@@ -51,7 +58,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         true => None,
         false => Some(bystanders::start(&setup, stop, messages)?),
     };
-    let ends = ill_treat(arguments, seed, ledger, &index)?;
+    let coverage = match arguments.coverage {
+        Some(_) => Some(Coverage::new()?),
+        None => None,
+    };
+    let ends = ill_treat(arguments, seed, ledger, &index, coverage)?;
     stop.store(1, Relaxed);
     if let Some(bystanders) = bystanders {
         bystanders.finish().context("the bystanders")?;
@@ -71,6 +82,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     anyhow::ensure!(
         done >= least,
         "{done} calls and changes are fewer than {least}"
+    );
+    if let (Some(path), Some(coverage)) = (&arguments.coverage, coverage) {
+        coverage.write(path).context("the coverage")?;
+    }
+    let gaps = ledger.gaps();
+    anyhow::ensure!(
+        !arguments.cover || gaps.is_empty(),
+        "not covered: {}",
+        gaps.join(", ")
     );
     match before {
         Some(before) if !arguments.no_bystanders => {
@@ -114,6 +134,7 @@ fn ill_treat(
     seed: u64,
     ledger: &'static Ledger,
     index: &Index,
+    coverage: Option<Coverage>,
 ) -> anyhow::Result<Ends> {
     let mut random = fastrand::Rng::with_seed(seed);
     let (started, mut told) = (Instant::now(), Instant::now());
@@ -129,13 +150,16 @@ fn ill_treat(
             break;
         }
         while hostile.len() < arguments.processes {
-            let lifetime = Duration::from_millis(random.u64(200..8000));
+            // On a slow machine they do less, but also take longer to start and to end.
+            let slow = f64::from(arguments.patience).sqrt();
+            let lifetime = Duration::from_millis(random.u64(200..8000)).mul_f64(slow);
             let orders = Orders {
                 device: arguments.device.clone(),
                 seed: random.u64(..),
                 threads: arguments.threads.max(2),
                 lifetime,
                 confined: number % 2 == 0,
+                coverage,
             };
             let killed_at = now + lifetime.mul_f64(0.3 + 1.4 * random.f64()) + patient(NEWS) / 10;
             let process = spawn(ledger, index, &orders)?;

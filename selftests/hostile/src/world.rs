@@ -4,6 +4,7 @@
 
 use crate::{
     arena::Arena,
+    coverage::Coverage,
     ledger::{Group, Ledger, Line},
     schema::{commands::COMMANDS, methods::METHODS},
 };
@@ -16,6 +17,8 @@ pub struct Lines {
     pub mapped: Line,
     pub closed: Line,
     pub duplicate: Line,
+    pub peer: Line,
+    pub taken_back: Line,
     pub events: Line,
     pub unmap: Line,
     pub protect: Line,
@@ -80,6 +83,11 @@ pub const OPERATIONS: &[&str] = &[
     "a completion taken",
 ];
 
+/// Those of them that are no mischief.
+pub const POSTED_REQUEST: usize = OPERATIONS.len() - 3;
+pub const POSTED_RECEIVE: usize = OPERATIONS.len() - 2;
+pub const TAKEN: usize = OPERATIONS.len() - 1;
+
 /// What the threads of a process share.
 pub struct World {
     pub ledger: &'static Ledger,
@@ -95,6 +103,8 @@ pub struct World {
     pub buffers: Vec<i32>,
     /// Regions end where their memory does, so that canaries may be writable.
     pub confined: bool,
+    /// Somebody wants to know which code of the module runs.
+    pub coverage: Option<Coverage>,
 }
 
 /// The lines of the ledger.
@@ -126,7 +136,11 @@ impl Index {
                 .collect(),
             opcodes: OPCODES
                 .iter()
-                .map(|(_, name)| ledger.line(Group::Request, name))
+                .enumerate()
+                .map(|(at, (_, name))| match at {
+                    ..VALID => ledger.line(Group::Request, name),
+                    _ => ledger.line(Group::Forbidden, name),
+                })
                 .collect(),
             receive: ledger.line(Group::Request, "a receive"),
             operations: OPERATIONS
@@ -139,6 +153,8 @@ impl Index {
                 mapped: ledger.line(Group::Game, "map the device file anywhere"),
                 closed: ledger.line(Group::Game, "use a closed descriptor"),
                 duplicate: ledger.line(Group::Game, "use a duplicate and close it"),
+                peer: ledger.line(Group::Game, "map peer memory in place of memory"),
+                taken_back: ledger.line(Group::Game, "take peer memory back"),
                 events: ledger.line(Group::Game, "read a channel"),
                 unmap: ledger.line(Group::Game, "unmap memory and map it again"),
                 protect: ledger.line(Group::Game, "mprotect"),

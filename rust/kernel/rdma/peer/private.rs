@@ -86,6 +86,11 @@ pub(super) unsafe fn init() {
     unsafe { CONTEXTS.init() };
 }
 
+/// Frees the list of contexts, which is empty by now.
+pub(super) fn end() {
+    *CONTEXTS.lock() = KVec::new();
+}
+
 /// The data of a context, if it has some.
 pub(super) fn find(context: ContextId) -> Option<Arc<PrivateData>> {
     let contexts = CONTEXTS.lock();

@@ -64,6 +64,7 @@ impl Drop for Service {
     fn drop(&mut self) {
         // Whoever registered needs the module's symbols, so nobody is left.
         *CLIENTS.lock() = KVec::new();
+        private::end();
     }
 }
 

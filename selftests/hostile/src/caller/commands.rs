@@ -12,20 +12,19 @@ use super::{
     Caller,
 };
 use crate::{
-    device::Region,
+    known::Membership,
     ledger::Line,
     schema::{
         commands::{COMMANDS, MODIFY_MASK, MODIFY_STATE},
         methods::RANGE,
-        Command, Sense, Shape, AH, CQ, MW, QP, SRQ,
+        Command, Sense, Shape,
     },
-    scratch::Piece,
 };
 
 impl Caller<'_> {
     /// Gives one of the commands: written, or wrapped in a method.
     pub fn command(&mut self) {
-        self.tame = self.random.bool();
+        self.make_up_mind();
         let which = self.world.choose_command(&mut self.random);
         self.give(&COMMANDS[which], self.world.command_lines[which]);
     }
@@ -33,18 +32,27 @@ impl Caller<'_> {
     pub(super) fn give(&mut self, command: &Command, line: Line) {
         if let Some(object) = command.makes {
             let crowded = self.file.handles[usize::from(object)].is_crowded();
-            if crowded && !self.chance(8) {
+            if crowded && self.random.u8(0..8) != 0 {
                 return self.end(object);
             }
         }
-        self.scratch.clear();
-        self.used.clear();
+        let needed = command.fields.iter().filter_map(|field| match field.sense {
+            Sense::Handle(object) => Some(object),
+            _ => None,
+        });
+        if self.makes_up_for(needed) {
+            return;
+        }
+        self.start_anew();
         let mut body = self.structure(command.fields);
+        body.append(&mut self.structure(command.tail));
         match command.shape {
             Shape::Modify => self.shape_modify(&mut body),
             Shape::Post => self.append_requests(command, &mut body),
+            Shape::Leaves => self.choose_membership(&mut body),
             // A region that is all of memory, paged on demand.
-            Shape::Registers(at) if self.chance(30) && !self.world.confined => {
+            Shape::Registers(at) if !self.world.confined && self.random.u8(0..30) == 0 => {
+                self.chosen.access = 0x4f;
                 body[at..at + 8].copy_from_slice(&0_u64.to_ne_bytes());
                 body[at + 8..at + 16].copy_from_slice(&u64::MAX.to_ne_bytes());
                 body[at + 16..at + 24].copy_from_slice(&0_u64.to_ne_bytes());
@@ -52,7 +60,7 @@ impl Caller<'_> {
             }
             _ => {}
         }
-        if self.chance(8) {
+        if self.errs(8) {
             for _ in 0..self.random.u8(1..4) {
                 let at = self.random.usize(0..body.len());
                 // The address of the answer stays what it is.
@@ -65,18 +73,20 @@ impl Caller<'_> {
     }
 
     /// Gives a command of which only this is left to choose: how it is given.
-    pub fn give_body(&mut self, command: &Command, body: Vec<u8>, line: Line) {
-        if self.random.u8(0..4) == 0 {
-            self.wrapped(command, body, line);
+    pub fn give_body(&mut self, command: &Command, body: Vec<u8>, line: Line) -> bool {
+        // Whoever inherits a file may not write to it.
+        let wraps = if self.is_heir { 7 } else { 2 };
+        if self.random.u8(0..8) < wraps {
+            self.wrapped(command, body, line)
         } else {
-            self.written(command, body, line);
+            self.written(command, body, line)
         }
     }
 
-    pub(super) fn written(&mut self, command: &Command, mut body: Vec<u8>, line: Line) {
+    fn written(&mut self, command: &Command, mut body: Vec<u8>, line: Line) -> bool {
         let provider = command.rings.map_or(0, |rings| rings.bytes());
         let room = self.scratch.room(command.answer + provider);
-        let address = if self.chance(40) {
+        let address = if self.errs(40) {
             self.scratch.bad_address(&mut self.random)
         } else {
             self.scratch.address(room)
@@ -106,7 +116,7 @@ impl Caller<'_> {
         let mut in_words = ((body.len() + fixed) / unit) as u16;
         let mut out_words = (answer / unit) as u16;
         let mut number = command.number | flag;
-        if self.chance(20) {
+        if self.errs(20) {
             match self.random.u8(0..4) {
                 0 => in_words = self.random.u16(..),
                 1 => out_words = self.of(&[0, 1, 2, 0xffff]),
@@ -131,17 +141,18 @@ impl Caller<'_> {
         } else {
             Ok(())
         };
-        self.world.ledger.count_call(line, &outcome);
+        self.count(line, &outcome);
         if outcome.is_ok() {
             // The body follows the head, whatever that is.
             let start = if command.extended { 24 } else { 8 };
             self.learn(command, &bytes[start..], room);
         } else {
-            self.forget_stale(&outcome);
+            self.suspect(&outcome);
         }
+        outcome.is_ok()
     }
 
-    pub(super) fn wrapped(&mut self, command: &Command, body: Vec<u8>, line: Line) {
+    fn wrapped(&mut self, command: &Command, body: Vec<u8>, line: Line) -> bool {
         let provider = command.rings.map(|rings| self.scratch.room(rings.bytes()));
         let number = command.number | if command.extended { 0x8000_0000 } else { 0 };
         let piece = self.scratch.put(&body);
@@ -169,61 +180,32 @@ impl Caller<'_> {
         }
         let made = Made::default();
         let (object, method) = (UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
-        if self.send(object, method, attributes, &made, line) {
-            self.learn(command, &body, room);
-            if let (Some(piece), Some(rings)) = (provider, command.rings) {
-                let owner = self.scratch.word(room, 0);
-                self.file.map(rings, &self.scratch.read(piece), owner);
-            }
+        if !self.send(object, method, attributes, &made, line) {
+            return false;
         }
+        self.learn(command, &body, room);
+        if let (Some(piece), Some(rings)) = (provider, command.rings) {
+            let owner = self.scratch.word(room, 0);
+            self.file.map(rings, &self.scratch.read(piece), owner);
+        }
+        true
     }
 
-    /// Remembers what a command made or ended.
-    pub(super) fn learn(&mut self, command: &Command, body: &[u8], answer: Piece) {
-        let first = self.scratch.word(answer, 0);
-        let handle = command.makes.map(|object| (object, first));
-        let word = |at: usize| -> Option<u32> {
-            Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?))
-        };
-        let ended = match command.shape {
-            Shape::Ends(object, at) => word(at).map(|handle| (object, handle)),
-            _ => None,
-        };
-        let number = (command.makes == Some(QP)).then(|| self.scratch.word(answer, 4));
-        self.remember(handle, ended, number);
-        if command.makes == Some(AH) {
-            let number = self.scratch.word(answer, 4);
-            self.file.ah_numbers.add(number, &mut self.random);
+    /// Chooses a group that a queue pair is a member of.
+    fn choose_membership(&mut self, body: &mut [u8]) {
+        if self.errs(3) {
+            return;
         }
-        if let Some(at) = command.key_at {
-            let key = self.scratch.word(answer, at);
-            self.file.keys.add(key, &mut self.random);
-            if command.makes == Some(MW) {
-                self.file.windows.add(key, &mut self.random);
-            }
-            if let Shape::Registers(at) = command.shape {
-                let quad = |at: usize| {
-                    let bytes = body.get(at..at + 8)?.try_into().ok()?;
-                    Some(u64::from_ne_bytes(bytes))
-                };
-                let length = quad(at + 8).unwrap_or(0);
-                let start = quad(at + 16).unwrap_or(0);
-                self.file.add_region(Region { key, start, length });
-            }
-        }
-        let owner = match command.makes {
-            Some(CQ | QP | SRQ) => first,
-            _ => word(8).unwrap_or(0),
-        };
-        if let Some(rings) = command.rings.filter(|_| answer.len > command.answer) {
-            let answer = self.scratch.read(answer);
-            self.file.map(rings, &answer[command.answer..], owner);
+        let joined = self.file.memberships.pick(&mut self.random, |_| true);
+        if let Some(Membership { qp, group }) = joined {
+            body[..16].copy_from_slice(&group);
+            body[16..20].copy_from_slice(&qp.to_ne_bytes());
         }
     }
 
     /// Chooses a change of state with the attributes that it needs or may have.
-    pub(super) fn shape_modify(&mut self, body: &mut [u8]) {
-        let (mask, state) = if self.chance(6) {
+    fn shape_modify(&mut self, body: &mut [u8]) {
+        let (mask, state) = if self.errs(6) {
             (self.edge() as u32 & 0x1f_ffff, self.random.u8(0..9))
         } else {
             self.of(CHANGES)
@@ -233,7 +215,7 @@ impl Caller<'_> {
     }
 
     /// Requests as the commands to post carry them, and their pieces.
-    pub(super) fn append_requests(&mut self, command: &Command, body: &mut Vec<u8>) {
+    fn append_requests(&mut self, command: &Command, body: &mut Vec<u8>) {
         let receives = command.number != 28;
         let (requests, pieces) = (self.random.u32(0..4), self.random.u32(0..6));
         body[12..16].copy_from_slice(&requests.to_ne_bytes());

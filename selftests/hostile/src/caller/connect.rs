@@ -2,14 +2,19 @@
 
 //! What a thread begins with, and queue pairs that are connected as they should be.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use mrx::sys::*;
 
 use super::{Caller, QKEY};
-use crate::schema::{
-    bytes_of,
-    commands::{COMMANDS, MODIFY_STATE},
-    methods::METHODS,
-    Method,
+use crate::{
+    known::Qp,
+    schema::{
+        bytes_of,
+        commands::{COMMANDS, MODIFY_STATE},
+        methods::METHODS,
+        Command, Method, QpKind, FLUSH_GLOBAL, QP, RIGHTS,
+    },
 };
 
 // What the transitions of queue pairs need (IBTA 1.7, 11.2.5.2), and their ends.
@@ -55,9 +60,19 @@ pub(super) const CHANGES: &[(u32, u8)] = &[
 impl Caller<'_> {
     /// Gets a context, and what is needed to begin with.
     pub fn begin(&mut self) {
-        let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
-        if let Some(which) = METHODS.iter().position(get) {
-            self.call(&METHODS[which], self.world.method_lines[which]);
+        // Whoever comes first asks, until there is one.
+        for mistakes in [0, 1, 0, 0] {
+            if self.file.has_context.load(Relaxed) {
+                break;
+            }
+            self.mistakes = mistakes;
+            let is_sought = self.file.is_sought.swap(true, Relaxed);
+            if !is_sought {
+                if !self.file.has_context.load(Relaxed) {
+                    self.seek_context();
+                }
+                self.file.is_sought.store(false, Relaxed);
+            }
         }
         self.settle();
     }
@@ -65,72 +80,80 @@ impl Caller<'_> {
     /// Registers some memory, makes queues, and connects two queue pairs, all as
     /// it should be, so that requests have a chance.
     pub(super) fn settle(&mut self) {
-        self.tame = true;
-        let by_name = |name: &str| COMMANDS.iter().position(|command| command.name == name);
         let steps = [
             ("IB_USER_VERBS_CMD_ALLOC_PD", 1),
-            ("IB_USER_VERBS_CMD_REG_MR", 3),
+            ("IB_USER_VERBS_CMD_REG_MR", 6),
             ("IB_USER_VERBS_CMD_CREATE_CQ", 2),
+            ("IB_USER_VERBS_CMD_CREATE_SRQ", 1),
             ("IB_USER_VERBS_CMD_CREATE_QP", 4),
             ("IB_USER_VERBS_CMD_CREATE_AH", 1),
+            ("IB_USER_VERBS_CMD_ALLOC_MW", 2),
         ];
         for (name, times) in steps {
             for _ in 0..times {
-                if let Some(which) = by_name(name) {
-                    self.give(&COMMANDS[which], self.world.command_lines[which]);
-                }
+                self.behave();
+                self.give_by_name(name);
             }
         }
-        self.connect();
     }
 
-    /// Connects two queue pairs with each other, or one with itself. The answer
-    /// are their handles.
-    pub fn connect(&mut self) -> Option<(u32, u32)> {
-        self.tame = true;
-        let one = self.file.qp(&mut self.random)?;
-        let other = match self.random.bool() {
-            true => one,
-            false => self.file.qp(&mut self.random)?,
+    fn seek_context(&mut self) {
+        if self.random.bool() {
+            return self.give_by_name("IB_USER_VERBS_CMD_GET_CONTEXT");
+        }
+        let get = |method: &Method| method.name == "UVERBS_METHOD_GET_CONTEXT";
+        if let Some(which) = METHODS.iter().position(get) {
+            self.call(&METHODS[which], self.world.method_lines[which]);
+        }
+    }
+
+    fn give_by_name(&mut self, name: &str) {
+        let is = |command: &Command| command.name == name;
+        if let Some(which) = COMMANDS.iter().position(is) {
+            self.give(&COMMANDS[which], self.world.command_lines[which]);
+        }
+    }
+
+    /// Connects two queue pairs of a kind with each other, or one with itself.
+    pub fn connect(&mut self) -> Option<(Qp, Qp)> {
+        let file = self.file;
+        let one = file.qps.pick(&mut self.random, |_| true)?;
+        let other = match self.random.u8(0..3) {
+            0 => one,
+            _ => file.qps.pick(&mut self.random, |qp| qp.kind == one.kind)?,
         };
         let gid = self.random.choice(&self.world.gids).copied()?;
-        for (near, far) in [(one, other), (other, one)] {
-            // Whatever the queue pair was; then as RC, UC and UD in turn.
-            self.modify(near, far, &gid, &[RESET]);
-            for steps in [
-                [INIT, RTR, RTS],
-                [INIT, RTR_UC, RTS_OTHERS],
-                [INIT_UD, RTR_UD, RTS_OTHERS],
-            ] {
-                self.modify(near, far, &gid, &steps);
-            }
-        }
-        Some((one.0, other.0))
+        let steps = match one.kind {
+            QpKind::Reliable => [RESET, INIT, RTR, RTS],
+            QpKind::Unreliable => [RESET, INIT, RTR_UC, RTS_OTHERS],
+            QpKind::Datagrams => [RESET, INIT_UD, RTR_UD, RTS_OTHERS],
+        };
+        let are_connected = self.modify(&one, &other, &gid, &steps)
+            && (one.handle == other.handle || self.modify(&other, &one, &gid, &steps));
+        are_connected.then_some((one, other))
     }
 
-    /// Changes the state of a queue pair in steps, until one fails.
-    pub(super) fn modify(
-        &mut self,
-        near: (u32, u32),
-        far: (u32, u32),
-        gid: &[u8; 16],
-        steps: &[(u32, u8)],
-    ) {
+    /// Changes the state of a queue pair in steps, until one fails. Whether it is
+    /// ready then.
+    fn modify(&mut self, near: &Qp, far: &Qp, gid: &[u8; 16], steps: &[(u32, u8)]) -> bool {
         let Some(which) = COMMANDS
             .iter()
             .position(|command| command.name == "IB_USER_VERBS_CMD_MODIFY_QP")
         else {
-            return;
+            return false;
         };
+        self.behave();
         for &(mask, state) in steps {
-            self.scratch.clear();
+            self.start_anew();
+            self.used.push((QP, near.handle));
             let mut body = vec![0; bytes_of(COMMANDS[which].fields)];
             body[..16].copy_from_slice(gid);
             // The route: an index into our addresses, hops, and that it is global, at port 1.
             body[24] = self.world.index_of(gid);
             body[25] = 64;
             (body[30], body[31]) = (1, 1);
-            let words = [near.0, mask, QKEY, 0, 0, far.1, 0xf];
+            let access = RIGHTS | FLUSH_GLOBAL;
+            let words = [near.handle, mask, QKEY, 0, 0, far.number, access];
             for (at, value) in words.iter().enumerate() {
                 body[64 + 4 * at..68 + 4 * at].copy_from_slice(&value.to_ne_bytes());
             }
@@ -138,7 +161,10 @@ impl Caller<'_> {
             // The largest packet; 8 reads either way; the timers and retries are short.
             (body[98], body[101], body[102]) = (3, 8, 8);
             (body[103], body[104], body[105], body[106], body[107]) = (1, 1, 8, 1, 1);
-            self.written(&COMMANDS[which], body, self.world.command_lines[which]);
+            if !self.give_body(&COMMANDS[which], body, self.world.command_lines[which]) {
+                return false;
+            }
         }
+        true
     }
 }

@@ -6,14 +6,12 @@ use std::io;
 
 use mrx::sys::*;
 
-use super::Caller;
+use super::{learn::Answer, Caller, Chosen};
 use crate::{
-    device::Region,
     ledger::Line,
     schema::{
-        bytes_of,
-        methods::{METHODS, UVERBS_METHOD_REG_MR},
-        Kind, Method, Rings,
+        bytes_of, commands::COMMANDS, methods::METHODS, object_of, Command, Kind, Method, Presence,
+        Rings, LAYOUT,
     },
     scratch::Piece,
 };
@@ -31,7 +29,7 @@ struct Message {
 #[derive(Default)]
 pub(super) struct Made {
     /// Kind of object and index of the attribute that will have its handle.
-    object: Option<(u16, u64)>,
+    object: Option<(u16, u32)>,
     ended: Option<(u16, u32)>,
     key: Option<Piece>,
     number: Option<Piece>,
@@ -41,23 +39,35 @@ pub(super) struct Made {
 impl Caller<'_> {
     /// Calls one of the methods.
     pub fn method(&mut self) {
-        self.tame = self.random.bool();
+        self.make_up_mind();
         let which = self.world.choose_method(&mut self.random);
         self.call(&METHODS[which], self.world.method_lines[which]);
     }
 
     pub(super) fn call(&mut self, method: &Method, line: Line) {
         if let Some(object) = self.crowded(method) {
-            if !self.chance(8) {
+            if self.random.u8(0..8) != 0 {
                 return self.end(object);
             }
         }
-        self.scratch.clear();
-        self.used.clear();
-        self.dimensions = 0;
+        let needed = method.attributes.iter();
+        let needed = needed.filter(|a| a.presence == Presence::Always);
+        let needed = needed.filter_map(|attribute| match attribute.kind {
+            Kind::Use(object) | Kind::End(object) => Some(object),
+            _ => None,
+        });
+        if self.makes_up_for(needed) {
+            return;
+        }
+        self.start_anew();
         let (mut attributes, mut made) = (Vec::with_capacity(MOST), Made::default());
         for attribute in method.attributes {
-            if attribute.rare && !self.chance(6) {
+            let is_there = match attribute.presence {
+                Presence::Always => true,
+                Presence::Optional => self.can_be_there(attribute.kind),
+                Presence::Mistaken => self.errs(12),
+            };
+            if !is_there {
                 continue;
             }
             let built = self.attribute(attribute.id, attribute.kind, &mut made);
@@ -66,11 +76,57 @@ impl Caller<'_> {
         self.send(method.object, method.method, attributes, &made, line);
     }
 
+    /// Whether to say something about an option, of which there is something to say.
+    fn can_be_there(&mut self, kind: Kind) -> bool {
+        let exists = match kind {
+            Kind::Use(object) => self.file.handle(object, &mut self.random).is_some(),
+            Kind::Fd(_) => self.file.channels.first().is_some(),
+            _ => true,
+        };
+        exists && self.random.u8(0..3) == 0
+    }
+
+    /// Forgets the last call.
+    pub(super) fn start_anew(&mut self) {
+        self.scratch.clear();
+        self.used.clear();
+        self.chosen = Chosen::default();
+    }
+
+    /// Whether something was made instead of a call, of which it needs one and
+    /// there is none.
+    pub(super) fn makes_up_for(&mut self, mut needed: impl Iterator<Item = u16>) -> bool {
+        if self.mistakes == u32::MAX {
+            return false;
+        }
+        let file = self.file;
+        let lacking = needed.find(|object| file.handle(*object, &mut self.random).is_none());
+        lacking.is_some_and(|object| self.makes(object))
+    }
+
+    /// Whether something can be made, and is.
+    fn makes(&mut self, object: u16) -> bool {
+        let creates = |method: &Method| method.name == "MRX_METHOD_MR_CREATE";
+        let makes =
+            |command: &Command| command.makes == Some(object_of(object)) && command.has_handler;
+        if object == LAYOUT {
+            if let Some(which) = METHODS.iter().position(creates) {
+                self.call(&METHODS[which], self.world.method_lines[which]);
+                return true;
+            }
+        }
+        let Some(which) = COMMANDS.iter().position(makes) else {
+            return false;
+        };
+        self.give(&COMMANDS[which], self.world.command_lines[which]);
+        true
+    }
+
     /// Ends an object of a kind with its method.
     pub(super) fn end(&mut self, object: u16) {
         let ends = |method: &Method| {
             let mut kinds = method.attributes.iter().map(|a| a.kind);
-            kinds.any(|kind| matches!(kind, Kind::End(ended) if ended == object))
+            kinds.any(|kind| matches!(kind, Kind::End(ended) if object_of(ended) == object))
         };
         if let Some(which) = METHODS.iter().position(ends) {
             self.call(&METHODS[which], self.world.method_lines[which]);
@@ -80,7 +136,7 @@ impl Caller<'_> {
     pub(super) fn attribute(&mut self, id: u32, kind: Kind, made: &mut Made) -> ib_uverbs_attr {
         let (len, data) = match kind {
             Kind::New(object) => {
-                made.object = Some((object, id.into()));
+                made.object = Some((object, id));
                 (0, 0)
             }
             Kind::Use(object) => (0, self.handle(object).into()),
@@ -89,7 +145,7 @@ impl Caller<'_> {
                 made.ended = Some((object, handle));
                 (0, handle.into())
             }
-            Kind::Fd(sense) => (0, self.value(sense, 4)),
+            Kind::Fd(sense) => (0, self.value(sense, 4) as i32 as u64),
             Kind::Constant(sense) => (8, self.value(sense, 8)),
             Kind::In(fields) => {
                 let bytes = self.structure(fields);
@@ -102,6 +158,11 @@ impl Caller<'_> {
             Kind::List(fields, most) => {
                 let (bytes, count) = self.array(fields, most);
                 let list = self.list(&bytes, count, bytes_of(fields));
+                self.input(&list)
+            }
+            Kind::Room(fields, most) => {
+                let size = bytes_of(fields);
+                let list = self.list(&vec![0; most * size], most, size);
                 self.input(&list)
             }
             Kind::Out(len) => self.output(len).0,
@@ -139,7 +200,7 @@ impl Caller<'_> {
             return (bytes.len(), u64::from_ne_bytes(data));
         }
         let piece = self.scratch.put(bytes);
-        let address = if self.chance(60) {
+        let address = if self.errs(60) {
             self.scratch.bad_address(&mut self.random)
         } else {
             self.scratch.address(piece)
@@ -149,7 +210,7 @@ impl Caller<'_> {
 
     pub(super) fn output(&mut self, len: usize) -> ((usize, u64), Piece) {
         let piece = self.scratch.room(len);
-        let address = if self.chance(60) {
+        let address = if self.errs(60) {
             self.scratch.bad_address(&mut self.random)
         } else {
             self.scratch.address(piece)
@@ -160,17 +221,17 @@ impl Caller<'_> {
     /// `struct mrx_user_list`
     pub(super) fn list(&mut self, bytes: &[u8], count: usize, size: usize) -> [u8; 16] {
         let piece = self.scratch.put(bytes);
-        let address = if self.chance(40) {
+        let address = if self.errs(40) {
             self.scratch.bad_address(&mut self.random)
         } else {
             self.scratch.address(piece)
         };
-        let count = if self.chance(30) {
+        let count = if self.errs(30) {
             self.edge() as u32
         } else {
             count as u32
         };
-        let size = if self.chance(40) {
+        let size = if self.errs(40) {
             self.random.u32(0..64)
         } else {
             size as u32
@@ -199,7 +260,7 @@ impl Caller<'_> {
             ..Default::default()
         };
         let mut line = line;
-        if self.chance(8) {
+        if self.errs(8) {
             for _ in 0..self.random.u8(1..4) {
                 self.mutate_attributes(&mut attributes);
             }
@@ -208,8 +269,12 @@ impl Caller<'_> {
         header.num_attrs = count as u16;
         header.length =
             (size_of::<ib_uverbs_ioctl_hdr>() + count * size_of::<ib_uverbs_attr>()) as u16;
-        if self.chance(25) {
+        if self.errs(25) {
             self.mutate_header(&mut header);
+            // See there.
+            if u32::from(header.method_id) == UVERBS_METHOD_GET_CONTEXT {
+                header.method_id = 0;
+            }
             line = self.world.lines.wrong_head;
         }
         let mut message = Message {
@@ -225,31 +290,31 @@ impl Caller<'_> {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
-        self.world.ledger.count_call(line, &outcome);
+        self.count(line, &outcome);
         if outcome.is_err() {
-            self.forget_stale(&outcome);
+            self.suspect(&outcome);
             return false;
         }
-        let handle = made.object.and_then(|(object, id)| {
+        let attribute = |id: u32| -> Option<u32> {
             let answers = message.attributes[..count].iter();
-            let answer = answers.into_iter().find(|a| u64::from(a.attr_id) == id)?;
+            let answer = answers.into_iter().find(|a| u32::from(a.attr_id) == id)?;
             // SAFETY: all members of the union are plain bytes.
-            Some((object, unsafe { answer.__bindgen_anon_1.data } as u32))
+            Some(unsafe { answer.__bindgen_anon_1.data } as u32)
+        };
+        let new = made
+            .object
+            .and_then(|(object, id)| Some((object, attribute(id)?)));
+        let flags = attribute(MRX_ATTR_SET_LAYOUT_FLAGS).unwrap_or(0);
+        self.learn_from_method(&Answer {
+            object,
+            method,
+            made: new,
+            ended: made.ended,
+            number: made.number.map(|piece| self.scratch.word(piece, 0)),
+            key: made.key.map(|piece| self.scratch.word(piece, 0)),
+            waits: flags & MRX_SET_LAYOUT_WITH_POST_WR != 0,
         });
-        let number = made.number.map(|piece| self.scratch.word(piece, 0));
-        self.remember(handle, made.ended, number);
-        if let Some(piece) = made.key {
-            let key = self.scratch.word(piece, 0);
-            self.file.keys.add(key, &mut self.random);
-            // What it stands for is known when it was just registered, at an
-            // address; a region that begins at zero has some bytes there.
-            let (start, length) = match method {
-                UVERBS_METHOD_REG_MR => self.last,
-                _ => (0, 64),
-            };
-            self.file.add_region(Region { key, start, length });
-        }
-        if let (Some((rings, piece)), Some((_, owner))) = (made.rings, handle) {
+        if let (Some((rings, piece)), Some((_, owner))) = (made.rings, new) {
             self.file.map(rings, &self.scratch.read(piece), owner);
         }
         true

@@ -15,6 +15,7 @@ macro_rules! command {
                 number: $number as u32,
                 extended: false,
                 fields: filling::<$structure>($fields),
+                tail: &[],
                 answer: 0,
                 rings: None,
                 makes: None,
@@ -38,45 +39,29 @@ const fn filling<T>(fields: &'static [Field]) -> &'static [Field] {
     fields
 }
 
-/// The fields of `parts`, one part behind the other.
-const fn joined<const N: usize>(parts: &[&[Field]]) -> [Field; N] {
-    let mut fields = [byte(Zero); N];
-    let (mut part, mut at) = (0, 0);
-    while part < parts.len() {
-        let mut of = 0;
-        while of < parts[part].len() {
-            fields[at] = parts[part][of];
-            (at, of) = (at + 1, of + 1);
-        }
-        part += 1;
-    }
-    assert!(at == N);
-    fields
-}
-
 const ANSWER: Field = quad(Answer);
 const GRH: [Field; 6] = [
     GID,
-    word(OneOf(&[0, 0, 0xf_ffff, 0xffff_ffff])),
-    byte(OneOf(&[0, 1, 1, 1, 2, 16, 255])),
-    byte(OneOf(&[64, 0, 1])),
-    byte(OneOf(&[0, 255])),
+    word(OneOf(&[0], &[0xf_ffff, 0xffff_ffff])),
+    byte(GidIndex),
+    byte(OneOf(&[64], &[0, 1])),
+    byte(OneOf(&[0], &[255])),
     byte(Zero),
 ];
 /// `struct ib_uverbs_qp_dest`
 const DEST: [Field; 12] = [
     GID,
-    word(OneOf(&[0, 0, 0xf_ffff, 0xffff_ffff])),
+    word(OneOf(&[0], &[0xf_ffff, 0xffff_ffff])),
     half(Zero),
     half(Zero),
-    byte(OneOf(&[0, 1, 1, 1, 2, 16, 255])),
-    byte(OneOf(&[64, 0, 1])),
-    byte(OneOf(&[0, 255])),
-    byte(OneOf(&[0, 15, 255])),
+    byte(GidIndex),
+    byte(OneOf(&[64], &[0, 1])),
+    byte(OneOf(&[0], &[255])),
+    byte(OneOf(&[0], &[15, 255])),
     byte(Zero),
     byte(Zero),
-    byte(OneOf(&[1, 1, 1, 0])),
-    byte(OneOf(&[1, 1, 1, 0, 2])),
+    byte(OneOf(&[1], &[0])),
+    byte(PORT),
 ];
 
 /// Offsets in `struct ib_uverbs_modify_qp`, for [`Shape::Modify`].
@@ -90,31 +75,25 @@ const MODIFY: [Field; 49] = joined(&[
     &[
         word(Handle(QP)),
         word(Any),
-        word(OneOf(&[
-            0x1122_3344,
-            0x1122_3344,
-            0,
-            0x8001_0000,
-            0xffff_ffff,
-        ])),
+        word(OneOf(&[0x1122_3344], &[0, 0x8001_0000, 0xffff_ffff])),
         word(UpTo(0xff_ffff)),
         word(UpTo(0xff_ffff)),
         word(QpNumber),
         word(Access),
-        half(OneOf(&[0, 0, 0, 1, 0xffff])),
+        half(OneOf(&[0], &[1, 0xffff])),
         half(Zero),
         byte(Any),
         byte(UpTo(8)),
-        byte(OneOf(&[3, 3, 5, 1, 0, 6])),
+        byte(OneOf(&[3, 5, 1], &[0, 6])),
         byte(UpTo(3)),
         byte(UpTo(1)),
-        byte(OneOf(&[1, 8, 8, 0, 16, 255])),
-        byte(OneOf(&[1, 8, 8, 0, 16, 255])),
-        byte(OneOf(&[1, 1, 0, 31, 32])),
-        byte(OneOf(&[1, 1, 1, 0, 2])),
-        byte(OneOf(&[1, 8, 14, 0, 31, 32])),
-        byte(OneOf(&[0, 1, 7, 8])),
-        byte(OneOf(&[0, 1, 7, 8])),
+        byte(OneOf(&[1, 8], &[0, 16, 255])),
+        byte(OneOf(&[1, 8], &[0, 16, 255])),
+        byte(OneOf(&[1], &[0, 31, 32])),
+        byte(PORT),
+        byte(OneOf(&[1, 8, 14], &[0, 31, 32])),
+        byte(OneOf(&[0, 1], &[7, 8])),
+        byte(OneOf(&[0, 1], &[7, 8])),
         byte(Zero),
         byte(Zero),
         byte(Zero),
@@ -138,16 +117,16 @@ const NEW_QP: [Field; 14] = [
     word(PIECES),
     word(INLINE),
     byte(UpTo(1)),
-    byte(QP_TYPES),
-    byte(OneOf(&[0, 0, 0, 1])),
+    byte(QpType),
+    byte(OneOf(&[0, 0, 0, 1], &[2])),
     byte(Zero),
 ];
 const CREATE_QP: [Field; 15] = joined(&[&[ANSWER], &NEW_QP]);
 const EX_CREATE_QP: [Field; 18] = joined(&[
     &NEW_QP,
     &[
-        word(OneOf(&[0, 0, 0, 1])),
-        word(OneOf(&[0, 0, 0, 2, 0x1000, 0xffff_ffff])),
+        word(OneOf(&[0], &[1])),
+        word(OneOf(&[0], &[2, 0x1000, 0xffff_ffff])),
         word(Zero),
         word(Zero),
     ],
@@ -158,7 +137,7 @@ const CREATE_SRQ: &[Field] = &[
     word(Handle(PD)),
     word(DEPTH),
     word(PIECES),
-    word(DEPTH),
+    word(LIMIT),
 ];
 /// `struct ib_uverbs_ah_attr` with what is before it.
 const CREATE_AH: &[Field] = &[
@@ -173,14 +152,14 @@ const CREATE_AH: &[Field] = &[
     GRH[4],
     GRH[5],
     half(Zero),
-    byte(OneOf(&[0, 15])),
+    byte(OneOf(&[0], &[15])),
     byte(Zero),
     byte(Zero),
-    byte(OneOf(&[1, 1, 1, 0])),
-    byte(OneOf(&[1, 1, 1, 0, 2])),
+    byte(OneOf(&[1], &[0])),
+    byte(PORT),
     byte(Zero),
 ];
-const MCAST: &[Field] = &[GROUP, word(Handle(QP)), half(Zero), half(Zero)];
+const MCAST: &[Field] = &[GROUP, word(Handle(DATAGRAMS)), half(Zero), half(Zero)];
 const REG_MR: &[Field] = &[
     ANSWER,
     quad(Address),
@@ -195,23 +174,26 @@ const POST: &[Field] = &[
     word(Handle(QP)),
     word(Zero),
     word(Zero),
-    word(OneOf(&[64, 64, 64, 64, 16, 0, 128, 0xffff_ffff])),
+    word(OneOf(&[64], &[16, 0, 128, 0xffff_ffff])),
 ];
 
 /// All commands.
 pub const COMMANDS: &[Command] = &[
-    command!(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context, &[ANSWER], 1, true, answer: 8),
+    command!(
+        IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context, &[ANSWER], 1, true,
+        answer: 8, makes: Some(EVENTS),
+    ),
     command!(IB_USER_VERBS_CMD_QUERY_DEVICE, ib_uverbs_query_device, &[ANSWER], 1, true, answer: 176),
     command!(
         IB_USER_VERBS_CMD_QUERY_PORT, ib_uverbs_query_port,
-        &[ANSWER, byte(OneOf(&[1, 1, 0, 2])), byte(Zero), half(Zero), word(Zero)], 1, true, answer: 40,
+        &[ANSWER, byte(PORT), byte(Zero), half(Zero), word(Zero)], 1, true, answer: 40,
     ),
     command!(
         IB_USER_VERBS_CMD_ALLOC_PD, ib_uverbs_alloc_pd, &[ANSWER], 3, true,
         answer: 4, makes: Some(PD),
     ),
     command!(
-        IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd, &[word(Handle(PD))], 1, true,
+        IB_USER_VERBS_CMD_DEALLOC_PD, ib_uverbs_dealloc_pd, &[word(Handle(OTHER_PD))], 2, true,
         shape: Shape::Ends(PD, 0),
     ),
     command!(
@@ -229,7 +211,7 @@ pub const COMMANDS: &[Command] = &[
     command!(
         IB_USER_VERBS_CMD_REREG_MR, ib_uverbs_rereg_mr,
         &[
-            ANSWER, word(Handle(MR)), word(OneOf(&[1, 2, 4, 3, 5, 6, 7, 0, 8, 0xffff_ffff])),
+            ANSWER, word(Handle(MR)), word(OneOf(&[1, 2, 4, 3, 5, 6, 7], &[0, 8, 0xffff_ffff])),
             quad(Address), quad(Length), quad(Again), word(Handle(PD)), word(Access),
         ],
         12, true, answer: 8, key_at: Some(0), shape: Shape::Registers(16),
@@ -240,7 +222,7 @@ pub const COMMANDS: &[Command] = &[
     ),
     command!(
         IB_USER_VERBS_CMD_ALLOC_MW, ib_uverbs_alloc_mw,
-        &[ANSWER, word(Handle(PD)), byte(OneOf(&[1, 2, 1, 2, 0, 3])), byte(Zero), half(Zero)],
+        &[ANSWER, word(Handle(PD)), byte(OneOf(&[1, 2], &[0, 3])), byte(Zero), half(Zero)],
         4, true, answer: 8, makes: Some(MW), key_at: Some(4),
     ),
     command!(
@@ -254,7 +236,7 @@ pub const COMMANDS: &[Command] = &[
     command!(
         IB_USER_VERBS_CMD_CREATE_CQ, ib_uverbs_create_cq,
         &[
-            ANSWER, quad(Any), word(ENTRIES), word(OneOf(&[0, 0, 0, 1, 0xffff_ffff])),
+            ANSWER, quad(Any), word(ENTRIES), word(VECTOR),
             word(Channel), word(Zero),
         ],
         6, true, answer: 8, makes: Some(CQ), rings: Some(Rings::Completion),
@@ -271,12 +253,12 @@ pub const COMMANDS: &[Command] = &[
     ),
     command!(
         IB_USER_VERBS_CMD_POLL_CQ, ib_uverbs_poll_cq,
-        &[ANSWER, word(Handle(CQ)), word(OneOf(&[1, 4, 16, 0, 0xffff_ffff]))], 2, false, answer: 776,
+        &[ANSWER, word(Handle(CQ)), word(OneOf(&[1, 4, 16], &[0, 0xffff_ffff]))], 2, false, answer: 776,
     ),
     command!(
         IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
         ib_uverbs_req_notify_cq,
-        &[word(Handle(CQ)), word(OneOf(&[0, 1, 2]))],
+        &[word(Handle(CQ)), word(OneOf(&[0, 1], &[2]))],
         4,
         true,
     ),
@@ -286,7 +268,7 @@ pub const COMMANDS: &[Command] = &[
     ),
     command!(
         IB_USER_VERBS_CMD_QUERY_QP, ib_uverbs_query_qp,
-        &[ANSWER, word(Handle(QP)), word(OneOf(&[0x1f_ffff, 1, 0, 0xffff_ffff]))], 3, true, answer: 128,
+        &[ANSWER, word(Handle(QP)), word(OneOf(&[0x1f_ffff, 1, 0], &[0xffff_ffff]))], 3, true, answer: 128,
     ),
     command!(
         IB_USER_VERBS_CMD_MODIFY_QP, ib_uverbs_modify_qp, &MODIFY, 8, true, shape: Shape::Modify,
@@ -308,7 +290,7 @@ pub const COMMANDS: &[Command] = &[
         IB_USER_VERBS_CMD_POST_SRQ_RECV, ib_uverbs_post_srq_recv,
         &[
             ANSWER, word(Handle(SRQ)), word(Zero), word(Zero),
-            word(OneOf(&[16, 16, 16, 0, 64, 0xffff_ffff])),
+            word(OneOf(&[16], &[0, 64, 0xffff_ffff])),
         ],
         3, false, answer: 4, shape: Shape::Post,
     ),
@@ -317,14 +299,16 @@ pub const COMMANDS: &[Command] = &[
         ib_uverbs_attach_mcast,
         MCAST,
         5,
-        true
+        true,
+        shape: Shape::Joins,
     ),
     command!(
         IB_USER_VERBS_CMD_DETACH_MCAST,
         ib_uverbs_detach_mcast,
         MCAST,
         3,
-        true
+        true,
+        shape: Shape::Leaves,
     ),
     command!(
         IB_USER_VERBS_CMD_CREATE_SRQ, ib_uverbs_create_srq, CREATE_SRQ, 4, true,
@@ -333,8 +317,8 @@ pub const COMMANDS: &[Command] = &[
     command!(
         IB_USER_VERBS_CMD_CREATE_XSRQ, ib_uverbs_create_xsrq,
         &[
-            ANSWER, quad(Any), word(OneOf(&[0, 1, 2])), word(Handle(PD)), word(DEPTH), word(PIECES),
-            word(DEPTH), word(Any), word(Handle(XRCD)), word(Handle(CQ)),
+            ANSWER, quad(Any), word(OneOf(&[0], &[1, 2])), word(Handle(PD)), word(DEPTH), word(PIECES),
+            word(LIMIT), word(Any), word(Handle(XRCD)), word(Handle(CQ)),
         ],
         2, true, answer: 16, makes: Some(SRQ), rings: Some(Rings::Shared),
     ),
@@ -343,12 +327,14 @@ pub const COMMANDS: &[Command] = &[
         ib_uverbs_modify_srq,
         &[
             word(Handle(SRQ)),
-            word(OneOf(&[1, 2, 2, 3, 0, 0xffff_ffff])),
+            word(OneOf(&[1, 2, 3], &[0, 0xffff_ffff])),
             word(DEPTH),
-            word(DEPTH)
+            word(LIMIT)
         ],
         6,
         true,
+        // Where the kernel says where the ring is, when it is another.
+        tail: &[ANSWER],
     ),
     command!(
         IB_USER_VERBS_CMD_QUERY_SRQ, ib_uverbs_query_srq,
@@ -361,12 +347,12 @@ pub const COMMANDS: &[Command] = &[
     ),
     command!(
         IB_USER_VERBS_CMD_OPEN_XRCD, ib_uverbs_open_xrcd,
-        &[ANSWER, word(OneOf(&[0xffff_ffff, 0])), word(OneOf(&[0, 64, 64]))], 1, false,
+        &[ANSWER, word(OneOf(&[0xffff_ffff], &[0])), word(OneOf(&[64], &[0]))], 1, false,
         answer: 4, makes: Some(XRCD),
     ),
     command!(
         IB_USER_VERBS_CMD_OPEN_QP, ib_uverbs_open_qp,
-        &[ANSWER, quad(Any), word(Handle(PD)), word(QpNumber), byte(QP_TYPES), byte(Zero), half(Zero), word(Zero)],
+        &[ANSWER, quad(Any), word(Handle(PD)), word(QpNumber), byte(QpType), byte(Zero), half(Zero), word(Zero)],
         1, false, answer: 32, makes: Some(QP),
     ),
     command!(
@@ -376,8 +362,8 @@ pub const COMMANDS: &[Command] = &[
     command!(
         IB_USER_VERBS_EX_CMD_CREATE_CQ, ib_uverbs_ex_create_cq,
         &[
-            quad(Any), word(ENTRIES), word(OneOf(&[0, 0, 1])), word(Channel), word(Zero),
-            word(Bits(3)), word(Zero),
+            quad(Any), word(ENTRIES), word(VECTOR), word(Channel), word(Zero),
+            word(OneOf(&[0], &[1, 2, 4])), word(Zero),
         ],
         3, true, extended: true, answer: 16, makes: Some(CQ), rings: Some(Rings::Completion),
     ),
