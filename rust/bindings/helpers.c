@@ -48,10 +48,13 @@ struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
 #endif
 }
 
-/* Zeroed pages for a process to map, which count as memory of its own. */
+/*
+ * Zeroed pages for a process to map, which count as memory of its own. It may ask
+ * for more than there is, which is nothing for the log.
+ */
 void *mrx_vmalloc_user(unsigned long size)
 {
-	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
 }
 
 /* remap_vmalloc_range(), which insists on an allocator that does not count them. */
