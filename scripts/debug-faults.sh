@@ -257,7 +257,7 @@ start() {
 
 # ---- each site fails when it is reached
 
-REFUSALS=4 # a block that is not to be had may be tried in pieces, at the same site
+REFUSALS=2 # what is not to be had at once may be tried in pieces, at the same site
 TRIES=40   # after which something is wrong
 
 # refused: how many allocations and copies were refused until now.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/err.h>
 #include <linux/if_vlan.h>
 #include <linux/io.h>
 #include <linux/ioport.h>
@@ -209,7 +210,8 @@ void *mrx_sg_memory(struct scatterlist *sg, bool *io)
 
 /*
  * Memory by its physical address: that of the kernel if it is ordinary memory,
- * else a mapping that *mapped says has to be unmapped. NULL if it can be neither.
+ * else a mapping that *mapped says has to be unmapped. EINVAL if it is some of
+ * both.
  */
 void *mrx_map_physical(u64 addr, size_t len, bool *mapped)
 {
@@ -218,7 +220,9 @@ void *mrx_map_physical(u64 addr, size_t len, bool *mapped)
 	*mapped = ram == REGION_DISJOINT;
 	if (ram == REGION_INTERSECTS)
 		return phys_to_virt(addr);
-	return *mapped ? (void __force *)ioremap_wc(addr, len) : NULL;
+	if (!*mapped)
+		return ERR_PTR(-EINVAL);
+	return (void __force *)ioremap_wc(addr, len) ?: ERR_PTR(-ENOMEM);
 }
 
 bool mrx_ratelimit(void)
