@@ -160,11 +160,11 @@ named() {
 		}' "$LOGS/names" "$LOGS/all.sites" | sort -k4,4n -k2,2nr
 }
 
-# sites: of all sites at which the module was seen to ask for memory, how many
-# were refused it. Those that were not are named, and are a failure. A site may ask
-# for an object and, for want of one, for a page: either may be what fails.
+# sites: of all sites at which the module was seen to ask for memory, or to copy, how
+# many were refused it. Those that were not are named, and are a failure. A site may
+# ask for an object and, for want of one, for a page: either may be what fails.
 sites() {
-	local reached failed way
+	local way
 	for way in $WAYS; do
 		[ ! -e "$LOGS/$way.sites" ] || cat "$LOGS/$way.sites"
 	done | sed 's/ 0x0 / - /' | awk '
@@ -180,16 +180,21 @@ sites() {
 			print key, reached[key], failed[key]
 	}' >"$LOGS/all.sites"
 	names >"$LOGS/names"
-	named allocation >"$LOGS/allocations"
-	named copy >"$LOGS/copies"
-	reached=$(wc -l <"$LOGS/allocations")
-	failed=$(grep -vc ' failed 0:' "$LOGS/allocations" || true)
-	grep ' failed 0:' "$LOGS/allocations" | sed 's/^/# /' || true
-	echo "# $(grep -vc ' failed 0:' "$LOGS/copies" || true) of $(wc -l <"$LOGS/copies") copies from and to user space failed"
-	echo "# $failed of $reached allocation sites failed ($LOGS/allocations)"
+	all_failed allocation "allocation sites"
+	all_failed copy "copies from and to user space"
+}
+
+# all_failed KIND WHAT: names the sites of a kind that did not fail.
+all_failed() {
+	local sites=$LOGS/$1.named reached failed
+	named "$1" >"$sites"
+	reached=$(wc -l <"$sites")
+	failed=$(grep -vc ' failed 0:' "$sites" || true)
+	grep ' failed 0:' "$sites" | sed 's/^/# /' || true
+	echo "# $failed of $reached $2 failed ($sites)"
 	# one way alone does not get to all of them
 	[ -n "${MRX_FAULTS:-}" ] ||
-		count "$((reached == 0 || failed < reached))" "every allocation site that was reached has failed"
+		count "$((reached == 0 || failed < reached))" "all $2 that were reached have failed"
 }
 
 # shellcheck disable=SC2086 # several arguments

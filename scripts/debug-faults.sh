@@ -239,7 +239,10 @@ start() {
 				status=0
 				break
 			}
-			rdma link delete $DEVICE
+			# It lacks nothing then: the module finds it, and takes it along.
+			unload
+			insmod "$MRX_KO"
+			aim module
 		elif rdma link show $DEVICE/1 >/dev/null 2>&1; then
 			echo "# try $nth: $(cat /tmp/link), and the link is there"
 			break
