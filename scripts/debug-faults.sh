@@ -200,8 +200,10 @@ sweep() {
 	works_afterwards
 }
 
+MOST=100000 # allocations of one call; a link has thousands of addresses
+
 # after NTH: the failure to try next. Most of the many are of the core's own.
-after() { echo $(($1 < 40 ? $1 + 1 : $1 + $1 / 10)); }
+after() { echo $(($1 < 40 ? $1 + 1 : $1 + $1 / 4)); }
 
 # start: in these, the task that fails is the one that calls.
 start() {
@@ -213,7 +215,7 @@ start() {
 	read -r first last <<<"$text"
 	aim "0x$first-0x$last"
 	mark "begin start"
-	for ((nth = 1, status = 1; nth < 1000; nth = $(after $nth))); do
+	for ((nth = 1, status = 1; nth < MOST; nth = $(after $nth))); do
 		failed=$(failures)
 		if (
 			echo "$nth" >"/proc/$BASHPID/fail-nth"
@@ -229,7 +231,7 @@ start() {
 	done
 	verdict "$status" "the module is loaded once none of its first $nth allocations fails"
 	aim module
-	for ((nth = 1, status = 1; nth < 1000; nth = $(after $nth))); do
+	for ((nth = 1, status = 1; nth < MOST; nth = $(after $nth))); do
 		failed=$(failures)
 		if (
 			echo "$nth" >"/proc/$BASHPID/fail-nth"
