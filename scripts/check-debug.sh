@@ -134,20 +134,46 @@ suites() { tests guest /mrx/scripts/debug-guest.sh guest ${MRX_FILTER:+"$MRX_FIL
 
 WAYS="start sweep hunt module tests"
 
-# lines_of SECTION: reads offsets in it, prints the line of source of each.
-lines_of() {
-	# an offset is where a call returns to
-	while read -r offset; do printf '%#x\n' $((offset - 1)); done |
-		in_root "$ROOT" xargs -r addr2line -e /mrx/build/module-debug/ib_mrx.ko -j "$1" -f -C |
-		paste - - | sed -E 's/\[[0-9a-f]{16}\]//g; s/ib_mrx_main:://g; s|\t.*/mrx/| |; s|\t| |'
+# sections: the sections of the module's code, and where the kernel puts each: "+"
+# stands for the code that is gone after loading.
+sections() {
+	in_root "$ROOT" readelf -SW /mrx/build/module-debug/ib_mrx.ko | sed -E 's/^ *\[ *[0-9]+\] //' |
+		while read -r name type _ _ size _ flags _ _ align; do
+			[ "$type" = PROGBITS ] && [[ $flags == *X* ]] || continue
+			case $name in
+			.init.*) echo "$name + 0 $((16#$size))" ;;
+			*)
+				start=$(((${end:-0} + align - 1) / align * align))
+				end=$((start + 16#$size))
+				echo "$name - $start $end"
+				;;
+			esac
+		done
 }
 
 # names: the lines of source of all places that are in $LOGS/all.sites.
 names() {
-	local places=$LOGS/places
-	awk '{ print $2; print $3 }' "$LOGS/all.sites" | sort -u >"$places"
-	paste <(grep '^0x' "$places") <(grep '^0x' "$places" | lines_of .text)
-	paste <(grep '^+' "$places") <(grep '^+' "$places" | tr -d + | lines_of .init.text)
+	local section mark start end place offset
+	while read -r section mark start end; do
+		awk '{ print $2; print $3 }' "$LOGS/all.sites" | sort -u | while read -r place; do
+			case $mark$place in
+			++0x*) offset=$((${place#+} - start)) ;;
+			-0x*) offset=$((place - start)) ;;
+			*) continue ;;
+			esac
+			# an offset is where a call returns to
+			[ "$offset" -le 0 ] || [ "$offset" -gt $((end - start)) ] ||
+				printf '%s %#x\n' "$place" $((offset - 1))
+		done >"$LOGS/places"
+		[ -s "$LOGS/places" ] || continue
+		paste <(cut -d' ' -f1 "$LOGS/places") <(cut -d' ' -f2 "$LOGS/places" | lines_of "$section")
+	done < <(sections)
+}
+
+# lines_of SECTION: reads offsets in it, prints the line of source of each.
+lines_of() {
+	in_root "$ROOT" xargs -r addr2line -e /mrx/build/module-debug/ib_mrx.ko -j "$1" -f -C |
+		paste - - | sed -E 's/\[[0-9a-f]{16}\]//g; s/ib_mrx_main:://g; s|\t.*/mrx/| |; s|\t| |'
 }
 
 # named KIND: the sites of a kind, with how often each was reached and failed, and
