@@ -263,7 +263,7 @@ start() {
 # ---- each site fails when it is reached
 
 REFUSALS=2 # what is not to be had at once may be tried in pieces, at the same site
-TRIES=40   # after which something is wrong
+TRIES=200  # after which something is wrong
 
 # refused: how many allocations and copies were refused until now.
 refused() { awk '/^[a-z]/ { sum += $5 } END { print sum + 0 }' $DEBUG/mrx_sites; }
