@@ -11,7 +11,8 @@
 #
 #   MRX_SELFTEST  more arguments for mrx-selftest, such as "--filter transfer"
 #   MRX_FILTER    a glob for the suites of selftests/guest
-#   MRX_FAULTS    ways in which memory fails; default "start sweep module tests"
+#   MRX_FAULTS    ways in which memory fails; default "start sweep hunt
+#                 module tests"
 #   MRX_TIMEOUT   seconds that one boot may take; default 3600
 #
 # An emulated processor runs this kernel about ten times slower than Debian's.
@@ -132,32 +133,68 @@ suites() { tests guest /mrx/scripts/debug-guest.sh guest ${MRX_FILTER:+"$MRX_FIL
 
 # ---- failing allocations
 
-# lines_of: reads offsets in the module's code, prints the line of source of each.
+WAYS="start sweep hunt module tests"
+
+# sections: the sections of the module's code, and where the kernel puts each: "+"
+# stands for the code that is gone after loading.
+sections() {
+	in_root "$ROOT" readelf -SW /mrx/build/module-debug/ib_mrx.ko | sed -E 's/^ *\[ *[0-9]+\] //' |
+		while read -r name type _ _ size _ flags _ _ align; do
+			[ "$type" = PROGBITS ] && [[ $flags == *X* ]] || continue
+			case $name in
+			.init.*) echo "$name + 0 $((16#$size))" ;;
+			*)
+				start=$(((${end:-0} + align - 1) / align * align))
+				end=$((start + 16#$size))
+				echo "$name - $start $end"
+				;;
+			esac
+		done
+}
+
+# names: the lines of source of all places that are in $LOGS/all.sites.
+names() {
+	local section mark start end place offset
+	while read -r section mark start end; do
+		awk '{ print $2; print $3 }' "$LOGS/all.sites" | sort -u | while read -r place; do
+			case $mark$place in
+			++0x*) offset=$((${place#+} - start)) ;;
+			-0x*) offset=$((place - start)) ;;
+			*) continue ;;
+			esac
+			# an offset is where a call returns to
+			[ "$offset" -le 0 ] || [ "$offset" -gt $((end - start)) ] ||
+				printf '%s %#x\n' "$place" $((offset - 1))
+		done >"$LOGS/places"
+		[ -s "$LOGS/places" ] || continue
+		paste <(cut -d' ' -f1 "$LOGS/places") <(cut -d' ' -f2 "$LOGS/places" | lines_of "$section")
+	done < <(sections)
+}
+
+# lines_of SECTION: reads offsets in it, prints the line of source of each.
 lines_of() {
-	local offset
-	# an offset is where a call returns to
-	while read -r offset; do printf '%#x\n' $((offset - 1)); done |
-		in_root "$ROOT" xargs -r addr2line -e /mrx/build/module-debug/ib_mrx.ko -j .text -f -C |
+	in_root "$ROOT" xargs -r addr2line -e /mrx/build/module-debug/ib_mrx.ko -j "$1" -f -C |
 		paste - - | sed -E 's/\[[0-9a-f]{16}\]//g; s/ib_mrx_main:://g; s|\t.*/mrx/| |; s|\t| |'
 }
 
 # named KIND: the sites of a kind, with how often each was reached and failed, and
-# the lines of source of its two functions.
+# the lines of source of its two places.
 named() {
-	awk -v kind="$1" '$1 == kind' "$LOGS/all.sites" | sort -k5,5n -k4,4nr >"$LOGS/kind.sites"
-	paste <(awk '{ print "reached", $4, "failed", $5 }' "$LOGS/kind.sites") \
-		<(awk '{ print $2 }' "$LOGS/kind.sites" | lines_of) \
-		<(awk '{ print $3 }' "$LOGS/kind.sites" | lines_of) | sed 's/\t/: /; s/\t/ < /'
+	awk -F '\t' -v kind="$1" 'NR == FNR { name[$1] = $2; next }
+		{ split($0, site, " ") }
+		site[1] == kind {
+			print "reached", site[4], "failed", site[5] ": " name[site[2]] " < " name[site[3]]
+		}' "$LOGS/names" "$LOGS/all.sites" | sort -k4,4n -k2,2nr
 }
 
-# sites: of all sites at which the module was seen to ask for memory, how many
-# were refused it. Those that were not are named, and are a failure. A site may ask
-# for an object and, for want of one, for a page: either may be what fails.
+# sites: of all sites at which the module was seen to ask for memory, or to copy, how
+# many were refused it. Those that were not are named, and are a failure. A site may
+# ask for an object and, for want of one, for a page: either may be what fails.
 sites() {
-	local reached failed way
-	for way in start sweep module tests; do
+	local way
+	for way in $WAYS; do
 		[ ! -e "$LOGS/$way.sites" ] || cat "$LOGS/$way.sites"
-	done | awk '
+	done | sed 's/ 0x0 / - /' | awk '
 	/^#/ { print "# " $0 >"/dev/stderr"; next }
 	{
 		key = ($1 == "copy" ? "copy " : "allocation ") $2 " " $3
@@ -169,29 +206,36 @@ sites() {
 		for (key in reached)
 			print key, reached[key], failed[key]
 	}' >"$LOGS/all.sites"
-	named allocation >"$LOGS/allocations"
-	named copy >"$LOGS/copies"
-	reached=$(wc -l <"$LOGS/allocations")
-	failed=$(grep -vc ' failed 0:' "$LOGS/allocations" || true)
-	grep ' failed 0:' "$LOGS/allocations" | sed 's/^/# /' || true
-	echo "# $(grep -vc ' failed 0:' "$LOGS/copies" || true) of $(wc -l <"$LOGS/copies") copies from and to user space failed"
-	echo "# $failed of $reached allocation sites failed ($LOGS/allocations)"
+	names >"$LOGS/names"
+	all_failed allocation "allocation sites"
+	all_failed copy "copies from and to user space"
+}
+
+# all_failed KIND WHAT: names the sites of a kind that did not fail.
+all_failed() {
+	local sites=$LOGS/$1.named reached failed
+	named "$1" >"$sites"
+	reached=$(wc -l <"$sites")
+	failed=$(grep -vc ' failed 0:' "$sites" || true)
+	grep ' failed 0:' "$sites" | sed 's/^/# /' || true
+	echo "# $failed of $reached $2 failed ($sites)"
 	# one way alone does not get to all of them
 	[ -n "${MRX_FAULTS:-}" ] ||
-		count "$((reached == 0 || failed < reached))" "every allocation site that was reached has failed"
+		count "$((reached == 0 || failed < reached))" "all $2 that were reached have failed"
 }
 
 # shellcheck disable=SC2086 # several arguments
 faults() {
 	local way
-	for way in ${MRX_FAULTS:-start sweep module tests}; do
+	for way in ${MRX_FAULTS:-$WAYS}; do
 		rm -f "$LOGS/$way.sites"
 		case $way in
 		start) tests start /mrx/scripts/debug-guest.sh start ;;
 		sweep) tests sweep /mrx/scripts/debug-guest.sh sweep ${MRX_SELFTEST:-} ;;
+		hunt) tests hunt /mrx/scripts/debug-guest.sh hunt ${MRX_SELFTEST:-} ;;
 		module) tests module /mrx/scripts/debug-guest.sh faults module 7,31,211 ${MRX_SELFTEST:-} ;;
 		tests) tests tests /mrx/scripts/debug-guest.sh faults tests 499,1999 ${MRX_SELFTEST:-} ;;
-		*) die "MRX_FAULTS is of start, sweep, module, tests" ;;
+		*) die "MRX_FAULTS is of $WAYS" ;;
 		esac
 	done
 	sites

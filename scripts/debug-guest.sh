@@ -21,6 +21,11 @@
 #   scripts/debug-guest.sh start
 #         the same with the module when it is loaded and with the link when it is
 #         added
+#   scripts/debug-guest.sh hunt [ARGUMENT...]
+#         mrx-selftest, the tests of peer memory and of paging, and suites of
+#         selftests/guest, while each allocation site of the module is refused when
+#         it is first reached, wherever that is. Each is done again until nothing is
+#         refused any more, and then has to pass. With arguments, mrx-selftest only.
 #   scripts/debug-guest.sh soak MINUTES
 #         the heavy tests in turns
 #
@@ -39,7 +44,6 @@ set -euo pipefail
 export MRX_KO=${MRX_KO:-/mrx/build/module-debug/ib_mrx.ko}
 export MRX_TEST_MODULES=${MRX_TEST_MODULES:-/mrx/build/selftests-debug}
 PATIENCE=${MRX_PATIENCE:-10}
-VERBOSE=${MRX_VERBOSE:-0}
 DEVICE=rxe_mrx0
 SELFTEST=/mrx/build/cargo/release/mrx-selftest
 DEBUG=/sys/kernel/debug
@@ -150,262 +154,7 @@ suite() { # SUITE [GLOB]
 	leaks "by the suite"
 }
 
-# ---- failing allocations
-
-INJECTORS=(failslab fail_page_alloc)
-# Copies from and to user space fail only where the module makes them: nothing
-# in the guest would run if they failed everywhere.
-MODULE_INJECTORS=("${INJECTORS[@]}" fail_usercopy)
-BUDGET=1000000000 # what "times" counts down from at each failure
-WATCH=/mrx/build/selftests-debug/sites/mrx_sites.ko
-SWEEP=/mrx/build/selftests/sweep.so
-
-# code: where the code of the loaded module begins, and its size
-code() {
-	echo "$(cat /sys/module/ib_mrx/sections/.text)" \
-		"0x$(readelf -SW "$MRX_KO" | sed -nE 's/^.* \.text +PROGBITS +[0-9a-f]+ [0-9a-f]+ ([0-9a-f]+) .*/\1/p')"
-}
-
-# watch: from now on the allocation sites of the module are counted.
-watch() {
-	local start size
-	read -r start size < <(code)
-	[ -d /sys/module/mrx_sites ] || insmod "$WATCH"
-	printf '0x%x' $((start + size)) >/sys/module/mrx_sites/parameters/end
-	echo "$start" >/sys/module/mrx_sites/parameters/start
-}
-
-# seen NAME: keeps what was counted.
-seen() {
-	cat $DEBUG/mrx_sites >"$LOGS/$1.sites"
-	echo "# $(awk '$1 ~ /slab|page/' "$LOGS/$1.sites" | wc -l) allocation sites were reached," \
-		"$(awk '$1 ~ /slab|page/ && $5 > 0' "$LOGS/$1.sites" | wc -l) of them failed"
-}
-
-# set_up NAME VALUE: in the folder of an injector, some of which lack some.
-set_up() { [ ! -e "$1" ] || echo "$2" >"$1"; }
-
-# aim WHERE: whose allocations fail once something lets them fail. WHERE is
-# "module", "tests", "all", or "FIRST-LAST", two addresses between which the stack
-# has to have one.
-aim() {
-	local injector start size depth=0 end=0xffffffffffffffff tasks=N
-	start=0
-	case $1 in
-	module)
-		read -r start size < <(code)
-		end=$(printf '0x%x' $((start + size)))
-		depth=32
-		;;
-	0x*-0x*)
-		start=${1%-*} end=${1#*-}
-		depth=32
-		;;
-	tests) tasks=Y ;;
-	esac
-	[ "$depth" -eq 0 ] || INJECTORS=("${MODULE_INJECTORS[@]}")
-	for injector in "${INJECTORS[@]}"; do
-		cd "$DEBUG/$injector"
-		set_up ignore-gfp-wait N
-		set_up ignore-gfp-highmem N
-		set_up min-order 0
-		set_up cache-filter N
-		set_up task-filter "$tasks"
-		set_up space 0
-		set_up verbose "$VERBOSE"
-		set_up verbose_ratelimit_interval_ms 0
-		set_up stacktrace-depth "$depth"
-		set_up require-start "$start"
-		set_up require-end "$end"
-		set_up times "$BUDGET"
-		cd - >/dev/null
-	done
-}
-
-# arm WHERE NTH: every NTH of them fails.
-arm() {
-	local injector
-	aim "$1"
-	for injector in "${INJECTORS[@]}"; do
-		echo "$2" >"$DEBUG/$injector/interval"
-		echo 100 >"$DEBUG/$injector/probability"
-	done
-}
-
-disarm() {
-	local injector
-	for injector in "${INJECTORS[@]}"; do
-		# opening the file needs memory, too
-		until echo 0 >"$DEBUG/$injector/probability"; do :; done 2>/dev/null
-	done
-}
-
-# failures: how many there were since the last aim.
-failures() {
-	local injector sum=0
-	for injector in "${INJECTORS[@]}"; do
-		sum=$((sum + BUDGET - $(cat "$DEBUG/$injector/times")))
-	done
-	echo "$sum"
-}
-
-# selftest ARGUMENT...: a program that fails while it is loaded is started again.
-# Its processes are those that the failures of "tests" are for.
-selftest() {
-	local tries
-	for ((tries = 0; tries < 20; tries++)); do
-		(
-			echo 1 >"/proc/$BASHPID/make-it-fail"
-			exec "$SELFTEST" --device $DEVICE --patience "$PATIENCE" "$@"
-		) >/tmp/selftest 2>&1 || true
-		! grep -q '^1\.\.' /tmp/selftest || return 0
-	done
-}
-
-# quoted: a program's KTAP, of which no line is a verdict of ours.
-quoted() { sed -e 's/^not ok /failed: /' -e 's/^ok /passed: /' -e 's/^/# /' "$1"; }
-
-# works_afterwards: a new device is none the worse for what happened to the last.
-works_afterwards() {
-	local status=0
-	up
-	"$SELFTEST" --device $DEVICE --patience "$PATIENCE" --filter transfer: >/tmp/selftest 2>&1 || status=$?
-	[ "$status" -eq 0 ] || quoted /tmp/selftest
-	verdict "$status" "a new device works afterwards"
-	rdma link delete $DEVICE
-	unload
-}
-
-faults() {
-	local where=$1 nth status
-	local -a nths
-	IFS=, read -ra nths <<<"$2"
-	shift 2
-	begin
-	up
-	watch
-	for nth in "${nths[@]}"; do
-		mark "begin faults $nth"
-		arm "$where" "$nth"
-		selftest "$@"
-		disarm
-		mark "end faults $nth"
-		quoted /tmp/selftest
-		echo "# $(failures) failures"
-		status=0
-		grep -q '^# [0-9]* passed, ' /tmp/selftest || status=1
-		verdict "$status" "mrx-selftest runs to its end while every ${nth}th allocation fails ($where)"
-	done
-	seen "$where"
-	down
-	works_afterwards
-}
-
-# swept NAME COMMAND...: runs a program whose calls are swept.
-swept() {
-	local name=$1 status=0 counts
-	shift
-	rm -f /tmp/sweep
-	env MRX_SWEEP=/tmp/sweep LD_PRELOAD=$SWEEP "$@" 2>&1 | tee "$LOGS/swept-${name// /-}" >/tmp/swept || status=$?
-	mapfile -t counts < <(od -An -v -w4 -tu4 -N 1036 /tmp/sweep | tr -d ' ')
-	echo "# $name: ${counts[0]} calls, in which ${counts[1]} allocations failed, and ${counts[2]} calls succeeded without"
-	local error
-	for error in {1..255}; do
-		[ "${counts[3 + error]}" -eq 0 ] || echo "# ${counts[3 + error]} times error $error"
-	done
-	return "$status"
-}
-
-# ended NAME: the program came to its end, whatever it found.
-ended() {
-	local status=0
-	quoted /tmp/swept
-	grep -q '^1\.\.' /tmp/swept || status=1
-	verdict "$status" "$1 runs to its end"
-}
-
-sweep() {
-	local status=0 client
-	begin
-	up
-	watch
-	aim module
-	mark "begin sweep"
-	swept mrx-selftest "$SELFTEST" --device $DEVICE --patience "$PATIENCE" "$@" || status=$?
-	sed 's/^/  /' /tmp/swept
-	verdict "$status" "mrx-selftest notices nothing of allocations that fail"
-	# Their counts of calls and of faults differ when calls are repeated.
-	if [ $# -eq 0 ]; then
-		for client in c rust; do
-			insmod "$MRX_TEST_MODULES/peer/mrx_peer_$client.ko"
-			swept "peer_test $client" /mrx/build/selftests/peer_test "$client" data protocol revoke || true
-			ended "peer_test with the client $client"
-			rmmod "mrx_peer_$client"
-		done
-		modprobe -q udmabuf || true
-		insmod "${MRX_KO%/*}/selftests/odp/exporter/mrx_test_exporter.ko"
-		swept odp timeout $((120 * PATIENCE)) /mrx/build/selftests/odp paging advise layout dmabuf || true
-		ended odp
-		rmmod mrx_test_exporter
-	fi
-	mark "end sweep"
-	seen sweep
-	down
-	works_afterwards
-}
-
-# after NTH: the failure to try next. Most of the many are of the core's own.
-after() { echo $(($1 < 40 ? $1 + 1 : $1 + $1 / 10)); }
-
-# start: in these, the task that fails is the one that calls.
-start() {
-	local nth failed status text first last
-	begin
-	# what is called from here runs the module's own beginning
-	text=$(awk '$3 == "do_init_module" { print $1; getline; print $1 }' <(sort /proc/kallsyms) | tr '\n' ' ')
-	read -r first last <<<"$text"
-	aim "0x$first-0x$last"
-	mark "begin start"
-	for ((nth = 1, status = 1; nth < 1000; nth = $(after $nth))); do
-		failed=$(failures)
-		if (
-			echo "$nth" >"/proc/$BASHPID/fail-nth"
-			exec insmod "$MRX_KO"
-		) >/tmp/insmod 2>&1; then
-			# the allocation that failed may be one that can be done without
-			[ "$(failures)" -ne "$failed" ] || {
-				status=0
-				break
-			}
-			unload
-		fi
-	done
-	verdict "$status" "the module is loaded once none of its first $nth allocations fails"
-	watch
-	aim module
-	for ((nth = 1, status = 1; nth < 1000; nth = $(after $nth))); do
-		failed=$(failures)
-		if (
-			echo "$nth" >"/proc/$BASHPID/fail-nth"
-			exec rdma link add $DEVICE type mrx netdev lo
-		) >/tmp/link 2>&1; then
-			[ "$(failures)" -ne "$failed" ] || {
-				status=0
-				break
-			}
-			rdma link delete $DEVICE
-		elif rdma link show $DEVICE/1 >/dev/null 2>&1; then
-			echo "# try $nth: $(cat /tmp/link), and the link is there"
-			break
-		fi
-	done
-	verdict "$status" "the link is added once none of its first $nth allocations fails"
-	RESOURCES=$(rdma resource show $DEVICE)
-	mark "end start"
-	seen start
-	down
-	works_afterwards
-}
+. "$(dirname "$0")/debug-faults.sh"
 
 # ---- for a long time
 
@@ -525,7 +274,7 @@ soak() {
 }
 
 case ${1:-} in
-verbs | guest | suite | faults | sweep | start | soak) "$@" ;;
+verbs | guest | suite | faults | sweep | start | hunt | soak) "$@" ;;
 *)
 	sed -n '/^#   scripts/s/^# *//p' "$0" >&2
 	exit 2

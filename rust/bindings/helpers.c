@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/err.h>
 #include <linux/if_vlan.h>
 #include <linux/io.h>
 #include <linux/ioport.h>
@@ -48,10 +49,13 @@ struct ib_umem *mrx_umem_get(struct ib_device *device, unsigned long addr,
 #endif
 }
 
-/* Zeroed pages for a process to map, which count as memory of its own. */
+/*
+ * Zeroed pages for a process to map, which count as memory of its own. It may ask
+ * for more than there is, which is nothing for the log.
+ */
 void *mrx_vmalloc_user(unsigned long size)
 {
-	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
 }
 
 /* remap_vmalloc_range(), which insists on an allocator that does not count them. */
@@ -206,7 +210,8 @@ void *mrx_sg_memory(struct scatterlist *sg, bool *io)
 
 /*
  * Memory by its physical address: that of the kernel if it is ordinary memory,
- * else a mapping that *mapped says has to be unmapped. NULL if it can be neither.
+ * else a mapping that *mapped says has to be unmapped. EINVAL if it is some of
+ * both.
  */
 void *mrx_map_physical(u64 addr, size_t len, bool *mapped)
 {
@@ -215,7 +220,9 @@ void *mrx_map_physical(u64 addr, size_t len, bool *mapped)
 	*mapped = ram == REGION_DISJOINT;
 	if (ram == REGION_INTERSECTS)
 		return phys_to_virt(addr);
-	return *mapped ? (void __force *)ioremap_wc(addr, len) : NULL;
+	if (!*mapped)
+		return ERR_PTR(-EINVAL);
+	return (void __force *)ioremap_wc(addr, len) ?: ERR_PTR(-ENOMEM);
 }
 
 bool mrx_ratelimit(void)

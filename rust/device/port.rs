@@ -162,10 +162,6 @@ impl Port {
             warn_ratelimited!("a link needs an interface that is no VLAN\n");
             return Err(EPERM);
         }
-        if PORTS.lock().iter().any(|port| port.netdev == netdev) {
-            netdev.with_name(|on| warn_ratelimited!("there is a link on {} already\n", on));
-            return Err(EEXIST);
-        }
         if !name.to_bytes().starts_with(NAME_PREFIX) {
             pr_warn!(
                 "{}: stock libibverbs finds its provider by the name and ignores this device; names that start with \"rxe\" work\n",
@@ -173,7 +169,7 @@ impl Port {
             );
         }
         let qps = QPS.lock().as_ref().cloned().ok_or(ENODEV)?;
-        Arc::pin_init(
+        let port = Arc::pin_init(
             try_pin_init!(Self {
                 handle <- handle,
                 running: Atomic::new(u32::from(netdev.is_running())),
@@ -187,7 +183,33 @@ impl Port {
                 counters: Counters::new(),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        port.enrol()?;
+        Ok(port)
+    }
+
+    /// Adds the device to what is known of all devices, so that nothing can be missing of it once
+    /// it is registered.
+    fn enrol(self: &Arc<Self>) -> Result {
+        let mut ports = PORTS.lock();
+        if ports.iter().any(|port| port.netdev == self.netdev) {
+            self.netdev
+                .with_name(|on| warn_ratelimited!("there is a link on {} already\n", on));
+            return Err(EEXIST);
+        }
+        ports.push(self.clone(), GFP_KERNEL)?;
+        drop(ports);
+        extension::offer::<Self>(&self.handle).inspect_err(|_| self.leave())
+    }
+
+    /// Undoes [`Port::enrol`].
+    pub fn strike(self: &Arc<Self>) {
+        extension::withdraw(&self.handle);
+        self.leave();
+    }
+
+    fn leave(self: &Arc<Self>) {
+        PORTS.lock().retain(|port| !Arc::ptr_eq(port, self));
     }
 
     /// The way back to the core's device.
@@ -248,7 +270,11 @@ impl Port {
         if self.owns_gid(gid) {
             return Some(self.clone());
         }
-        PORTS.lock().iter().find(|port| port.owns_gid(gid)).cloned()
+        PORTS
+            .lock()
+            .iter()
+            .find(|port| !port.is_leaving() && port.owns_gid(gid))
+            .cloned()
     }
 
     /// The queue pairs of all devices.
@@ -277,26 +303,17 @@ impl Port {
         ADDRESS_GENERATION.fetch_add(1, kernel::sync::atomic::Full);
     }
 
-    /// Makes the device known to others.
-    pub fn attach(self: &Arc<Self>) {
+    /// The device is there for its users.
+    pub fn attach(&self) {
         self.leaving.store(false, Relaxed);
-        if extension::offer::<Self>(&self.handle).is_err() {
-            pr_warn!("no memory to offer regions to the kernel\n");
-        }
-        // Without memory the device is not found by its interface's events; it still works.
-        if PORTS.lock().push(self.clone(), GFP_KERNEL).is_err() {
-            pr_warn!("no memory to watch an interface\n");
-        }
     }
 
-    /// Makes the device unknown to others.
-    pub fn detach(self: &Arc<Self>) {
+    /// The device is being taken from its users.
+    pub fn detach(&self) {
         self.leaving.store(true, Relaxed);
-        PORTS.lock().retain(|port| !Arc::ptr_eq(port, self));
-        extension::withdraw(&self.handle);
     }
 
-    /// Calls `f` for each device.
+    /// Calls `f` for each device, registered or not.
     pub fn for_each(mut f: impl FnMut(&Arc<Self>)) {
         for port in PORTS.lock().iter() {
             f(port);

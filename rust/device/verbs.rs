@@ -129,12 +129,16 @@ impl Driver for Port {
         Port::netdev(self)
     }
 
-    fn attached(self: &Arc<Self>) {
+    fn attached(&self) {
         self.attach();
     }
 
-    fn detached(self: &Arc<Self>) {
+    fn detached(&self) {
         self.detach();
+    }
+
+    fn gone(self: &Arc<Self>) {
+        self.strike();
     }
 
     fn addresses_changed(&self) {

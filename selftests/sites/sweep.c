@@ -7,11 +7,15 @@
  * nothing of it. Fault injection is set up by scripts/debug-guest.sh, which says
  * whose allocations count.
  *
- *   MRX_SWEEP  a file that the counts are kept in
+ *   MRX_SWEEP  a file that the counts are kept in. A refusal that names another
+ *              reason than memory, and not the one that the call fails with in the
+ *              end, is told in a line of the file MRX_SWEEP.odd.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -45,9 +49,12 @@ struct turn {
 
 static struct counts {
 	/* what scripts/debug-guest.sh prints, in this order */
-	atomic_uint calls, failures, survived, errors[256];
+	atomic_uint calls, failures, survived, odd;
 	struct turn turns[TURNS];
 } none, *counts = &none;
+
+/* Where refusals for an odd reason are told. */
+static int odd_file = -1;
 
 static struct turn *turn_of(uint64_t method, unsigned int nth)
 {
@@ -68,6 +75,7 @@ __attribute__((constructor)) static void begin(void)
 {
 	const char *path = getenv("MRX_SWEEP");
 	int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+	char odd[4096];
 	void *shared;
 
 	if (fd < 0 || ftruncate(fd, sizeof(*counts)))
@@ -76,6 +84,8 @@ __attribute__((constructor)) static void begin(void)
 	if (shared != MAP_FAILED)
 		counts = shared;
 	close(fd);
+	snprintf(odd, sizeof(odd), "%s.odd", path);
+	odd_file = open(odd, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
 
 /* The file of this thread; it is another one after a fork. */
@@ -134,39 +144,93 @@ static unsigned int worth(uint64_t method, unsigned int nth)
 	}
 }
 
-/* What became of one try: whether the next one is due. */
-static int next_is_due(uint64_t method, unsigned int *nth, int refused, int error)
-{
-	struct turn *turn = turn_of(method, *nth);
+/* A call that is done again and again. */
+struct call {
+	uint64_t method;
+	unsigned int nth;
+	/* refusals for an odd reason, as long as there is room */
+	unsigned int odds;
+	struct {
+		unsigned int nth;
+		int error;
+	} odd[EACH];
+};
 
-	if (!did_fail())
+static void begin_call(struct call *call, uint64_t method)
+{
+	call->method = method;
+	call->nth = worth(method, 1);
+	call->odds = 0;
+	atomic_fetch_add(&counts->calls, 1);
+}
+
+/*
+ * Memory that cannot be had is ENOMEM, memory of the program that cannot be
+ * accessed EFAULT. What was survived, such as a large block that was had in pieces,
+ * leaves the call to whatever it ends with.
+ */
+static void tell_odd(const struct call *call, int refused, int error)
+{
+	unsigned int i;
+
+	for (i = 0; i < call->odds; i++) {
+		if (refused && call->odd[i].error == error)
+			continue;
+		atomic_fetch_add(&counts->odd, 1);
+		dprintf(odd_file, "method %#llx failure %u: %s\n",
+			(unsigned long long)call->method, call->odd[i].nth,
+			strerrorname_np(call->odd[i].error));
+	}
+}
+
+/* What became of one try: whether the next one is due. */
+static int next_is_due(struct call *call, int refused, int error)
+{
+	struct turn *turn = turn_of(call->method, call->nth);
+
+	if (!did_fail()) {
+		tell_odd(call, refused, error);
 		return 0;
+	}
 	atomic_fetch_add(&counts->failures, 1);
 	if (!refused) {
 		atomic_fetch_add(&turn->survived, 1);
 		atomic_fetch_add(&counts->survived, 1);
+		tell_odd(call, 0, 0);
 		return 0;
 	}
 	atomic_fetch_add(&turn->refused, 1);
-	atomic_fetch_add(&counts->errors[error & 255], 1);
-	*nth = worth(method, *nth + 1);
-	return *nth < MOST;
+	if (error != ENOMEM && error != EFAULT && call->odds < EACH) {
+		call->odd[call->odds].nth = call->nth;
+		call->odd[call->odds++].error = error;
+	}
+	call->nth = worth(call->method, call->nth + 1);
+	return call->nth < MOST;
 }
 
-/* What stands at the beginning of the argument of RDMA_VERBS_IOCTL. */
-struct header {
-	uint16_t length, object, method, attributes;
-};
+#define OF_MMAP (1ULL << 40) /* is no method of an object */
 
-#define RDMA_VERBS_IOCTL 0xc0181b01
+/* The commands of old come through one method, each with another number. */
+static uint64_t method_of(const struct ib_uverbs_ioctl_hdr *header)
+{
+	uint64_t method = (uint64_t)header->object_id << 16 | header->method_id;
+	unsigned int i;
+
+	if (header->object_id == UVERBS_OBJECT_DEVICE && header->method_id == UVERBS_METHOD_INVOKE_WRITE)
+		for (i = 0; i < header->num_attrs; i++)
+			if (header->attrs[i].attr_id == UVERBS_ATTR_WRITE_CMD)
+				method |= (header->attrs[i].data & 0xff) << 32;
+	return method;
+}
 
 int ioctl(int fd, unsigned long request, ...)
 {
 	/* The kernel writes into it. 64 attributes are enough. */
-	static _Thread_local char before[24 + 64 * 16];
-	struct header *header;
-	unsigned int nth, size;
-	uint64_t method;
+	static _Thread_local char before[sizeof(struct ib_uverbs_ioctl_hdr) +
+					 64 * sizeof(struct ib_uverbs_attr)];
+	struct ib_uverbs_ioctl_hdr *header;
+	unsigned int size;
+	struct call call;
 	int result, error;
 	va_list list;
 	void *argument;
@@ -180,35 +244,31 @@ int ioctl(int fd, unsigned long request, ...)
 	header = argument;
 	size = header->length < sizeof(before) ? header->length : sizeof(before);
 	memcpy(before, argument, size);
-	method = (uint64_t)header->object << 16 | header->method;
-	nth = worth(method, 1);
-	atomic_fetch_add(&counts->calls, 1);
+	begin_call(&call, method_of(header));
 	do {
 		memcpy(argument, before, size);
-		fail_at(nth);
+		fail_at(call.nth);
 		result = syscall(SYS_ioctl, fd, request, argument);
 		error = errno;
-	} while (next_is_due(method, &nth, result < 0, error));
+	} while (next_is_due(&call, result < 0, error));
 	errno = error;
 	return result;
 }
 
 void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	const uint64_t method = 1ULL << 40;
-	unsigned int nth;
+	struct call call;
 	void *result;
 	int error;
 
 	if (fd < 0 || counts == &none || control() < 0)
 		return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
-	nth = worth(method, 1);
-	atomic_fetch_add(&counts->calls, 1);
+	begin_call(&call, OF_MMAP);
 	do {
-		fail_at(nth);
+		fail_at(call.nth);
 		result = (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
 		error = errno;
-	} while (next_is_due(method, &nth, result == MAP_FAILED, error));
+	} while (next_is_due(&call, result == MAP_FAILED, error));
 	errno = error;
 	return result;
 }

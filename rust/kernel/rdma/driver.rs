@@ -188,9 +188,11 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The interface that the device sits on.
     fn netdev(&self) -> &super::netdev::NetDevice;
     /// The device is visible from now on.
-    fn attached(self: &Arc<Self>);
+    fn attached(&self);
     /// The device is invisible from now on; it may be attached again.
-    fn detached(self: &Arc<Self>);
+    fn detached(&self);
+    /// The device has gone, or could not be registered. [`Driver::handle`] is closed afterwards.
+    fn gone(self: &Arc<Self>);
 
     /// An address of the device is being added or removed.
     fn addresses_changed(&self);

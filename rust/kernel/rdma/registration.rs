@@ -75,7 +75,7 @@ pub trait Link: Driver {
     fn new(handle: impl PinInit<DeviceHandle>, netdev: NetDevice, name: &CStr)
         -> Result<Arc<Self>>;
 
-    /// Calls `f` for each device that is attached.
+    /// Calls `f` for each device that was made and is not gone.
     fn for_each(f: impl FnMut(&Arc<Self>));
 }
 
@@ -95,12 +95,13 @@ pub(super) unsafe extern "C" fn enable_driver<D: Driver>(device: *mut ib_device)
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(device: *mut ib_device) {
     // SAFETY: The core calls this as the last thing before it frees the device.
     if let Some(state) = unsafe { Object::<ib_device, D>::take(device) } {
+        state.gone();
         state.handle().close();
         DEVICES.fetch_sub(1, Full);
     }
 }
 
-/// Has the device unregistered soon, from another context.
+/// Has the device unregistered soon, from another context, if it is registered.
 pub fn unregister_later<D: Driver>(state: &D) {
     state.handle().with(|device| {
         // SAFETY: The handle keeps the device alive, and a device that is registered stays so

@@ -80,7 +80,8 @@ pub fn advise(
         Prefetch::Read | Prefetch::MappedOnly => Access::LOCAL_READ,
     };
 
-    let mut windows = KVVec::with_capacity(list.len(), GFP_KERNEL_ACCOUNT)?;
+    // Of a range that its region does not have, what counts it as a failure.
+    let mut ranges = KVVec::with_capacity(list.len(), GFP_KERNEL_ACCOUNT)?;
     // The region of the range before, and the first of what it consists of that is paged.
     let mut last: Option<(Arc<Region>, Arc<Region>)> = None;
     for sge in list {
@@ -94,20 +95,30 @@ pub fn advise(
             None => Err(AccessError::OutOfBounds),
         };
         match range {
-            Ok(window) => windows.push(window, GFP_KERNEL_ACCOUNT)?,
+            Ok(window) => ranges.push(Ok(window), GFP_KERNEL_ACCOUNT)?,
             Err(_) if flush => return Err(EFAULT),
-            Err(_) => last.iter().for_each(|(_, paged)| failed(paged)),
+            Err(_) => {
+                if let Some((_, paged)) = &last {
+                    ranges.push(Err(paged.clone()), GFP_KERNEL_ACCOUNT)?;
+                }
+            }
         }
     }
     if flush {
-        return windows
+        return ranges
             .iter()
+            .flatten()
             .try_for_each(|window| prefetch(window, what, go_on));
     }
     PROMPT.spawn(move || {
-        for window in &windows {
-            // What could not be done has been counted.
-            let _ = prefetch_later(window, what);
+        for range in &ranges {
+            match range {
+                Ok(window) => {
+                    // What could not be done has been counted.
+                    let _ = prefetch_later(window, what);
+                }
+                Err(paged) => failed(paged),
+            }
         }
     })
 }

@@ -15,7 +15,10 @@ use crate::bindings::{
     sg_table, //
 };
 use core::ptr::NonNull;
-use kernel::prelude::*;
+use kernel::{
+    error::from_err_ptr,
+    prelude::*, //
+};
 
 /// Device memory, in the kernel's address space.
 struct Window(NonNull<c_void>);
@@ -184,7 +187,7 @@ impl Pages {
         // SAFETY: The client vouches for the addresses; the helper refuses what is neither all
         // memory nor all something else.
         let addr = unsafe { bindings::mrx_map_physical(start as u64, len, &mut mapped) };
-        let addr = NonNull::new(addr).ok_or(EINVAL)?;
+        let addr = NonNull::new(from_err_ptr(addr)?).ok_or(EINVAL)?;
         if mapped {
             self.io = true;
             self.windows
