@@ -122,8 +122,7 @@ impl Side {
         tell(stream, region.at(0))?;
         tell(stream, region.rkey().into())?;
         let far = (hear(stream)?, hear(stream)? as u32);
-        qp.connect(&link(), peer)?;
-        Ok(Self {
+        let side = Self {
             qp,
             region,
             read_only,
@@ -131,7 +130,15 @@ impl Side {
             far,
             random: Rng::with_seed(seed),
             tally,
-        })
+        };
+        side.connect();
+        Ok(side)
+    }
+
+    /// Connects. The peer may flood already, and break it on the way: then the next step finds a
+    /// queue pair that is not ready, and begins anew.
+    fn connect(&self) {
+        let _broken = self.qp.connect(&link(), self.peer);
     }
 
     /// A piece of a region, mostly.
@@ -210,8 +217,7 @@ impl Side {
         if broken || self.random.u32(0..200) == 0 {
             self.qp.set_state(sys::IBV_QPS_RESET).context("reset")?;
             self.drain()?;
-            // The peer may break it before it is connected.
-            let _broken = self.qp.connect(&link(), self.peer);
+            self.connect();
         }
         Ok(())
     }
