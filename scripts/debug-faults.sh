@@ -313,9 +313,9 @@ tests_that_are_left() {
 	return "$status"
 }
 
-# suite NAME [PATTERN]: the tests of a suite of selftests/guest, one by one, without
+# hunted_suite NAME [PATTERN]: the tests of a suite of selftests/guest, one by one, without
 # those that the pattern matches.
-suite() {
+hunted_suite() {
 	local file=/mrx/selftests/guest/$1.test.sh name
 	for name in $(sed -nE 's/^test_([a-zA-Z0-9_]+)\(\) \{$/\1/p' "$file" | grep -vE "${2:-^$}"); do
 		hunted "$1: ${name//_/ }" bash "$file" --one "$name"
@@ -353,11 +353,11 @@ hunt() {
 	down
 	if [ $# -eq 0 ]; then
 		export MRX_PATIENCE=$PATIENCE
-		suite 10_link
+		hunted_suite 10_link
 		hunted "15_kapi" bash /mrx/selftests/guest/15_kapi.test.sh
-		suite 26_cm perftest
-		suite 27_kernel_users 'NVMe|NFS|MPI'
-		suite 28_pyverbs
+		hunted_suite 26_cm perftest
+		hunted_suite 27_kernel_users 'NVMe|NFS|MPI'
+		hunted_suite 28_pyverbs
 		seen hunt
 		[ ! -d /sys/module/ib_mrx ] || unload
 		leaks "by the suites"
