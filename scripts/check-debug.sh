@@ -271,6 +271,8 @@ hostile() {
 	done
 	ill_treated hostile-gone '*goes?on*' MRX_HOSTILE_SECONDS=120
 	ill_treated hostile-limits '*limits*'
+	# without a seed nothing was covered
+	[ ${#places[@]} -gt 0 ] || return 0
 	"$MRX_TOP/scripts/coverage.sh" module-kcov/ib_mrx.ko "${places[@]}" >"$LOGS/hostile.coverage"
 	sed 's/^/# /' "$LOGS/hostile.coverage"
 }
