@@ -25,7 +25,8 @@ use crate::{
     },
 };
 use kernel::{
-    new_mutex, new_spinlock_irq,
+    new_mutex,
+    new_spinlock_irq,
     prelude::*,
     sync::{
         Arc,
@@ -35,7 +36,7 @@ use kernel::{
     transmute::{
         AsBytes,
         FromBytes, //
-    },
+    }, //
 };
 
 /// Bytes of an entry, as the provider library expects them.

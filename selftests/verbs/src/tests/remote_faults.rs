@@ -82,6 +82,17 @@ struct Aim {
     len: usize,
 }
 
+impl Aim {
+    /// The first 8 bytes of a region.
+    fn start_of(far: &Mr) -> Self {
+        Self {
+            addr: far.at(0),
+            rkey: far.rkey(),
+            len: 8,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Write,
@@ -137,11 +148,7 @@ fn deregistered(setup: &Setup) -> anyhow::Result<()> {
     for kind in BOTH {
         let pair = Pair::new(setup)?;
         let mut far = pair.region(LEN, ALL)?;
-        let aim = Aim {
-            addr: far.at(0),
-            rkey: far.rkey(),
-            len: 8,
-        };
+        let aim = Aim::start_of(&far);
         far.deregister()?;
         refused_at(&pair, kind, &aim)?;
     }
@@ -162,11 +169,7 @@ fn gone_after_use(setup: &Setup) -> anyhow::Result<()> {
         let pair = Pair::new(setup)?;
         let mut far = pair.region(LEN, ALL)?;
         reached(&pair, &far)?;
-        let aim = Aim {
-            addr: far.at(0),
-            rkey: far.rkey(),
-            len: 8,
-        };
+        let aim = Aim::start_of(&far);
         far.deregister()?;
         refused_at(&pair, kind, &aim)?;
     }
@@ -192,15 +195,7 @@ fn other_domain(setup: &Setup) -> anyhow::Result<()> {
     for kind in BOTH {
         let pair = Pair::new(setup)?;
         let far = Mr::new(&pair.context.pd()?, LEN, ALL)?;
-        refused_at(
-            &pair,
-            kind,
-            &Aim {
-                addr: far.at(0),
-                rkey: far.rkey(),
-                len: 8,
-            },
-        )?;
+        refused_at(&pair, kind, &Aim::start_of(&far))?;
     }
     Ok(())
 }
