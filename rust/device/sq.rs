@@ -187,8 +187,8 @@ impl SendQueue {
 
     /// Says that the request at the head is done with.
     pub fn pop(&mut self) {
-        self.last_local.from_windows(&mut self.local);
-        self.last_remote.from_windows(&mut self.remote);
+        self.last_local.keep_first_of(&mut self.local);
+        self.last_remote.keep_first_of(&mut self.remote);
         self.attempts = None;
         self.not_before = None;
         self.consumer = self.ring.next(self.consumer);

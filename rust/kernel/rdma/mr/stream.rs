@@ -2,6 +2,8 @@
 
 //! The contiguous stretches of kernel memory that windows consist of.
 
+mod straight;
+
 use super::{
     super::{
         dmabuf::{
@@ -107,13 +109,6 @@ pub(super) enum Missing {
     Buffer(Unmapped),
 }
 
-/// All bytes of a stream, which lie next to each other in memory that stays while this exists.
-pub(super) struct Straight<'a> {
-    pub(super) stretch: Stretch,
-    _resident: Option<Resident>,
-    _memory: Option<Inside<'a, Memory>>,
-}
-
 /// What comes next in a stream.
 pub(super) enum Next {
     /// Bytes that lie next to each other.
@@ -173,52 +168,6 @@ impl<'a> Stream<'a> {
     pub unsafe fn into_kernel_memory(data: *mut u8, len: usize) -> Self {
         // SAFETY: By the requirements of this function; what is written may be read.
         unsafe { Self::of_kernel_memory(data, len) }
-    }
-
-    /// All bytes of the stream, if they are `len` bytes that need no looking for: most streams are
-    /// short, of one region, and have that. The stream itself stays as it is.
-    #[inline]
-    pub(super) fn straight(&self, len: usize) -> Option<Straight<'a>> {
-        if self.piece.is_some() {
-            return None;
-        }
-        let found = match self.windows.as_slice() {
-            [] => Straight {
-                stretch: self.at_hand.first(),
-                _resident: None,
-                _memory: None,
-            },
-            [window] if window.bound.is_none() && window.length == len as u64 => {
-                let region = &window.region;
-                let memory = region.memory.enter()?;
-                if region.generation.load(Relaxed) != window.generation {
-                    return None;
-                }
-                let mut resident = None;
-                let stretch = match &*memory {
-                    Memory::Paged(memory) => {
-                        let paged = memory.paged();
-                        let found = paged.resident(window.offset, len, self.write, &mut resident);
-                        found.ok()?
-                    }
-                    memory => memory.stretch(window.offset, len, &mut 0)?,
-                };
-                Straight {
-                    stretch,
-                    _resident: resident,
-                    _memory: Some(memory),
-                }
-            }
-            _ => return None,
-        };
-        (found.stretch.len == len && !found.stretch.io).then_some(found)
-    }
-
-    /// Goes on to the end.
-    #[inline]
-    pub(super) fn pass(&mut self) {
-        self.windows = [].iter();
-        self.at_hand = Train::NONE;
     }
 
     /// Says that the bytes from here on are to be written, not read. Pages that were found to be

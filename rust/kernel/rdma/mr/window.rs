@@ -120,7 +120,7 @@ impl LastRegion {
 
     /// Takes the region of the first of `windows`, which nobody needs any more.
     #[inline]
-    pub fn from_windows(&mut self, windows: &mut KVec<Window>) {
+    pub fn keep_first_of(&mut self, windows: &mut KVec<Window>) {
         windows.truncate(1);
         if let Some(window) = windows.pop() {
             self.0 = Some(window.region);
