@@ -21,8 +21,9 @@ use super::{
 };
 use crate::rdma::mr::{
     access::Access,
+    bytes::Bytes,
     copying::{
-        copy,
+        transfer,
         CopyError, //
     },
     stream::Stream,
@@ -48,29 +49,27 @@ impl Transfer<'_> {
             return Err(Failure::Fatal(Status::LocalLength));
         }
         self.check_local(Access::LOCAL_WRITE)?;
-        let peer = self.reading_peer()?;
-        check_alignment(remote)?;
-        self.check_remote(&peer, remote, WORD, Access::REMOTE_ATOMIC)?;
-        let mut at = Stream::new(self.remote);
-        let found = at
-            .with_word(
-                || self.go_on(),
-                |word| match operation {
-                    AtomicOperation::CompareAndSwap { compare, swap } => word
-                        .cmpxchg(compare, swap, Full)
-                        .unwrap_or_else(|found| found),
-                    AtomicOperation::FetchAndAdd { add } => word.fetch_add(add, Full),
-                },
-            )
-            .map_err(word_failed)?
-            .ok_or(INVALID_REQUEST)?;
-        let found = found.to_ne_bytes();
-        // SAFETY: The bytes live as long as the stream.
-        let mut from = unsafe { Stream::of_kernel_memory(found.as_ptr(), found.len()) };
-        let mut to = Stream::new(self.local);
-        copy(&mut to, &mut from, WORD, || self.go_on())
-            .map_err(|_| Failure::Fatal(Status::LocalProtection))?;
-        Ok(())
+        self.with_reading_peer(|this, peer| {
+            check_alignment(remote)?;
+            this.check_remote(peer, remote, WORD, Access::REMOTE_ATOMIC)?;
+            let found = Stream::new(Bytes::of(this.remote))
+                .with_word(
+                    || this.go_on(),
+                    |word| match operation {
+                        AtomicOperation::CompareAndSwap { compare, swap } => word
+                            .cmpxchg(compare, swap, Full)
+                            .unwrap_or_else(|found| found),
+                        AtomicOperation::FetchAndAdd { add } => word.fetch_add(add, Full),
+                    },
+                )
+                .map_err(word_failed)?
+                .ok_or(INVALID_REQUEST)?;
+            let found = found.to_ne_bytes();
+            // SAFETY: The bytes outlive the copy.
+            let from = unsafe { Bytes::of_kernel_memory(found.as_ptr(), found.len()) };
+            transfer(Bytes::of(this.local), from, WORD, || this.go_on())
+                .map_err(|_| Failure::Fatal(Status::LocalProtection))
+        })
     }
 
     pub(super) fn atomic_write(&mut self, remote: Remote) -> Result<(), Failure> {
@@ -79,24 +78,23 @@ impl Transfer<'_> {
         }
         self.check_local(Access::LOCAL_READ)?;
         let mut bytes = [0u8; WORD as usize];
-        {
-            // SAFETY: The bytes live as long as the stream, which is the only one to write them.
-            let mut to = unsafe { Stream::into_kernel_memory(bytes.as_mut_ptr(), bytes.len()) };
-            self.push_bytes(&mut to).map_err(|error| match error {
-                CopyError::Stopped => Failure::Fatal(Status::Flushed),
-                _ => Failure::Fatal(Status::LocalProtection),
-            })?;
-        }
-        let peer = self.reading_peer()?;
-        check_alignment(remote)?;
-        self.check_remote(&peer, remote, WORD, Access::REMOTE_WRITE)?;
-        Stream::new(self.remote)
-            .with_word(
-                || self.go_on(),
-                |word| word.store(u64::from_ne_bytes(bytes), Release),
-            )
-            .map_err(word_failed)?
-            .ok_or(INVALID_REQUEST)
+        // SAFETY: The bytes outlive the copy, which is the only one to write them.
+        let to = unsafe { Bytes::into_kernel_memory(bytes.as_mut_ptr(), bytes.len()) };
+        self.push_bytes(to).map_err(|error| match error {
+            CopyError::Stopped => Failure::Fatal(Status::Flushed),
+            _ => Failure::Fatal(Status::LocalProtection),
+        })?;
+        self.with_reading_peer(|this, peer| {
+            check_alignment(remote)?;
+            this.check_remote(peer, remote, WORD, Access::REMOTE_WRITE)?;
+            Stream::new(Bytes::of(this.remote))
+                .with_word(
+                    || this.go_on(),
+                    |word| word.store(u64::from_ne_bytes(bytes), Release),
+                )
+                .map_err(word_failed)?
+                .ok_or(INVALID_REQUEST)
+        })
     }
 
     /// What was written is in memory that all see, as soon as it is written: all that is left is
@@ -107,26 +105,27 @@ impl Transfer<'_> {
         length: Option<u32>,
         persistent: bool,
     ) -> Result<(), Failure> {
-        let peer = self.peer().ok_or(Failure::Unanswered)?;
-        if persistent {
-            // No region has that right.
-            return Err(REMOTE_ACCESS);
-        }
-        // A flush of a whole region needs its key only.
-        let (at, length) = match length {
-            Some(length) => (remote, u64::from(length)),
-            None => {
-                let start = peer.domain.start_of(remote.key).ok_or(REMOTE_ACCESS)?;
-                let at = Remote {
-                    addr: start,
-                    ..remote
-                };
-                (at, 1)
+        self.with_peer(|this, peer| {
+            if persistent {
+                // No region has that right.
+                return Err(REMOTE_ACCESS);
             }
-        };
-        self.check_remote(&peer, at, length, Access::FLUSH_GLOBAL)?;
-        smp_mb(Full);
-        Ok(())
+            // A flush of a whole region needs its key only.
+            let (at, length) = match length {
+                Some(length) => (remote, u64::from(length)),
+                None => {
+                    let start = peer.domain.start_of(remote.key).ok_or(REMOTE_ACCESS)?;
+                    let at = Remote {
+                        addr: start,
+                        ..remote
+                    };
+                    (at, 1)
+                }
+            };
+            this.check_remote(peer, at, length, Access::FLUSH_GLOBAL)?;
+            smp_mb(Full);
+            Ok(())
+        })
     }
 }
 

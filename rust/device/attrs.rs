@@ -99,6 +99,15 @@ pub struct Attrs {
     pub port_num: u32,
 }
 
+/// Attributes that were copied from a queue pair, and in which version.
+#[derive(Default)]
+pub struct Snapshot {
+    /// How often they had been changed.
+    pub version: u64,
+    /// What they were.
+    pub attrs: Attrs,
+}
+
 const PSN_MASK: u32 = 0x00ff_ffff;
 
 impl Attrs {

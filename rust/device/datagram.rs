@@ -30,6 +30,7 @@ use crate::rdma::{
     driver::Path,
     mr::{
         access::Access,
+        bytes::Bytes,
         copying::{
             copy,
             CopyError, //
@@ -116,9 +117,9 @@ impl Transfer<'_> {
     fn gather(&mut self) -> Result<(), Failure> {
         let room = self.gathered.len();
         let start = self.gathered.as_mut_ptr();
-        // SAFETY: The buffer lives as long as the stream, and nothing else uses it meanwhile.
-        let mut to = unsafe { Stream::into_kernel_memory(start, room) };
-        self.push_bytes(&mut to).map_err(|error| {
+        // SAFETY: The buffer outlives the copy, and nothing else uses it meanwhile.
+        let to = unsafe { Bytes::into_kernel_memory(start, room) };
+        self.push_bytes(to).map_err(|error| {
             Failure::Fatal(match error {
                 CopyError::Stopped => Status::Flushed,
                 _ => Status::LocalProtection,
@@ -160,16 +161,8 @@ impl Transfer<'_> {
             return Err(Failure::Unanswered);
         }
         self.check_recv(peer, length)?;
-        {
-            // SAFETY: The header lives as long as the stream.
-            let mut header = unsafe {
-                Stream::of_kernel_memory(envelope.header.as_ptr(), envelope.header.len())
-            };
-            let mut into = Stream::new(self.remote);
-            copy(&mut into, &mut header, HEADER as u64, || self.go_on())
-                .and_then(|_| self.push_bytes(&mut into))
-                .map_err(|error| self.copy_failed(peer, error))?;
-        }
+        self.scatter(&envelope.header)
+            .map_err(|error| self.copy_failed(peer, error))?;
         peer.complete_recv(Completion {
             byte_len: length as u32,
             extra,
@@ -178,6 +171,19 @@ impl Transfer<'_> {
             solicited: self.request.solicited,
             ..peer.completion(self.recv.wr_id(), Done::Recv)
         });
+        Ok(())
+    }
+
+    /// Copies the header, and the local bytes behind it, into the receive that was taken.
+    fn scatter(&self, header: &[u8; HEADER]) -> Result<(), CopyError> {
+        // SAFETY: The header lives as long as the stream.
+        let header = unsafe { Bytes::of_kernel_memory(header.as_ptr(), HEADER) };
+        let mut into = Stream::new(Bytes::of(self.remote));
+        for (bytes, length) in [(header, HEADER as u64), (self.bytes(), self.request.length)] {
+            copy(&mut into, &mut Stream::new(bytes), length, &mut || {
+                self.go_on()
+            })?;
+        }
         Ok(())
     }
 }

@@ -103,9 +103,9 @@ fn done(operation: &Operation) -> Done {
     }
 }
 
-/// Executes the request at the head of `send`, which has been copied to `send.wqe`.
-pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
-    let attrs = qp.attrs();
+/// Executes the request at the head of `send`, which has been copied to `send.wqe`. Where it went is
+/// left in `last_peer` for the next one.
+pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue, last_peer: &mut Option<Arc<Qp>>) -> Verdict {
     let inline = send.inline_data();
     let limits = send.limits();
     let SendQueue {
@@ -117,20 +117,21 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
         last_remote,
         gathered,
         attempts,
+        attrs,
         route,
         ..
     } = send;
+    let attrs = qp.refresh(attrs);
     let request = wqe.understand(limits);
-    let operation = match request.operation {
-        Ok(operation) if qp.transport.offers(&operation) => Ok(operation),
+    let operation = match &request.operation {
+        Ok(operation) if qp.transport.offers(operation) => Ok(operation),
         Ok(_) => Err(Status::LocalQpOperation),
-        Err(status) => Err(status),
+        Err(status) => Err(*status),
     };
-    let done = operation.as_ref().map_or(Done::Send, done);
-    let counters = &qp.port.counters;
+    let kind = || operation.map_or(Done::Send, done);
     let mut transfer = Transfer {
         qp,
-        attrs: &attrs,
+        attrs,
         wqe,
         request: &request,
         inline,
@@ -141,87 +142,111 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue) -> Verdict {
         last_remote,
         gathered,
         route,
-    };
-    let fatal = |status| {
-        counters.count(Counter::SendErrors);
-        qp.complete_send(request.wr_id, status, done, 0);
-        qp.fail(None);
-        Verdict::Done
+        last_peer,
     };
     let outcome = match operation {
-        Ok(operation) => transfer.run(&operation),
+        Ok(operation) => transfer.run(operation),
         Err(status) => Err(Failure::Fatal(status)),
     };
-    let is_reliable = qp.transport == Transport::Reliable;
+    let counters = &qp.port.counters;
     match outcome {
         Ok(()) => {
             counters.count(Counter::Sends);
             counters.add(Counter::SentBytes, request.length);
         }
-        Err(Failure::Fatal(status)) => return fatal(status),
-        Err(Failure::Refused(status, event)) if is_reliable => {
+        Err(failure) => match failed(transfer, attempts, failure) {
+            Fate::Lost => {}
+            Fate::Again { micros } => return Verdict::Later { micros },
+            Fate::Broken(status) => {
+                counters.count(Counter::SendErrors);
+                qp.complete_send(request.wr_id, status, kind(), 0);
+                qp.fail(None);
+                return Verdict::Done;
+            }
+        },
+    }
+    if request.signalled || qp.signal_all {
+        qp.complete_send(
+            request.wr_id,
+            Status::Success,
+            kind(),
+            request.length as u32,
+        );
+    }
+    Verdict::Done
+}
+
+/// What a failure means for a request.
+enum Fate {
+    /// An unreliable transport cannot deliver it, and nobody is told.
+    Lost,
+    /// It is tried again.
+    Again {
+        /// In how many microseconds.
+        micros: u64,
+    },
+    /// It ends like this, and the queue pair breaks.
+    Broken(Status),
+}
+
+/// Decides what a failure means for the request, and lets the other side know.
+#[cold]
+fn failed(mut transfer: Transfer<'_>, attempts: &mut Option<Attempts>, failure: Failure) -> Fate {
+    let (qp, attrs) = (transfer.qp, transfer.attrs);
+    let counters = &qp.port.counters;
+    let is_reliable = qp.transport == Transport::Reliable;
+    match failure {
+        Failure::Fatal(status) => Fate::Broken(status),
+        // The other side broke where its receive was completed.
+        Failure::PeerFailed(status) if is_reliable => Fate::Broken(status),
+        Failure::PeerFailed(_) => Fate::Lost,
+        _ if !is_reliable => {
+            counters.count(Counter::Dropped);
+            Fate::Lost
+        }
+        Failure::Refused(status, event) => {
             if let Some(peer) = transfer.peer() {
                 peer.fail(event);
             }
-            return fatal(status);
+            Fate::Broken(status)
         }
-        Err(Failure::PeerFailed(status)) => {
-            // The other side broke where its receive was completed.
-            if is_reliable {
-                return fatal(status);
-            }
-        }
-        Err(Failure::Unanswered) if is_reliable => {
-            return match attrs.ack_timeout_us() {
-                None => Verdict::Later {
+        Failure::Unanswered => {
+            let Some(micros) = attrs.ack_timeout_us() else {
+                return Fate::Again {
                     micros: POLL_MICROS,
-                },
-                Some(micros) => {
-                    let attempts = attempts.get_or_insert_with(|| all_attempts(&attrs));
-                    match attempts.unanswered.checked_sub(1) {
-                        Some(left) => {
-                            attempts.unanswered = left;
-                            Verdict::Later { micros }
-                        }
-                        None => {
-                            warn_ratelimited!(
-                                "queue pair {}: queue pair {} does not answer on this machine\n",
-                                qp.number,
-                                attrs.dest_qp_num
-                            );
-                            counters.count(Counter::RetryExceeded);
-                            fatal(Status::RetryExceeded)
-                        }
-                    }
-                }
+                };
             };
+            let attempts = attempts.get_or_insert_with(|| all_attempts(attrs));
+            if let Some(left) = attempts.unanswered.checked_sub(1) {
+                attempts.unanswered = left;
+                return Fate::Again { micros };
+            }
+            warn_ratelimited!(
+                "queue pair {}: queue pair {} does not answer on this machine\n",
+                qp.number,
+                attrs.dest_qp_num
+            );
+            counters.count(Counter::RetryExceeded);
+            Fate::Broken(Status::RetryExceeded)
         }
-        Err(Failure::NotReady { micros }) if is_reliable => {
+        Failure::NotReady { micros } => {
             counters.count(Counter::NotReady);
-            let attempts = attempts.get_or_insert_with(|| all_attempts(&attrs));
-            return match attempts.not_ready {
-                FOR_EVER => Verdict::Later {
+            let attempts = attempts.get_or_insert_with(|| all_attempts(attrs));
+            match attempts.not_ready {
+                FOR_EVER => Fate::Again {
                     micros: micros.max(less_often(attempts.since)),
                 },
                 0 => {
                     counters.count(Counter::RnrRetryExceeded);
-                    fatal(Status::RnrRetryExceeded)
+                    Fate::Broken(Status::RnrRetryExceeded)
                 }
                 left => {
                     attempts.not_ready = left - 1;
-                    Verdict::Later { micros }
+                    Fate::Again { micros }
                 }
-            };
-        }
-        // What an unreliable transport cannot deliver is lost, and nobody is told.
-        Err(Failure::Refused(..) | Failure::Unanswered | Failure::NotReady { .. }) => {
-            counters.count(Counter::Dropped);
+            }
         }
     }
-    if request.signalled || qp.signal_all {
-        qp.complete_send(request.wr_id, Status::Success, done, request.length as u32);
-    }
-    Verdict::Done
 }
 
 /// What comes along with a write.

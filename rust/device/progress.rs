@@ -87,6 +87,9 @@ impl Qp {
     fn execute_posted(self: &Arc<Self>) -> Option<u64> {
         let mut send = self.send.lock();
         let mut left = send.len();
+        // Most requests go where the one before went. Not kept any longer: a queue pair does not
+        // outlive its owner because somebody may send to it again.
+        let mut last_peer = None;
         loop {
             match self.state() {
                 State::ReadyToSend => {}
@@ -104,7 +107,7 @@ impl Qp {
             if let Some(micros) = left_to_wait(&mut send) {
                 return Some(micros);
             }
-            match execute::execute(self, &mut send) {
+            match execute::execute(self, &mut send, &mut last_peer) {
                 Verdict::Done => {
                     send.pop();
                     left -= 1;

@@ -5,6 +5,7 @@
 use super::{
     attrs::{
         Attrs,
+        Snapshot,
         State, //
     },
     cq::Cq,
@@ -115,10 +116,14 @@ pub struct Qp {
     /// The attributes; copied out as a whole. Changed by [`Qp::set_attrs`].
     #[pin]
     path: SpinLock<Attrs>,
+    /// How often they have been changed.
+    version: Atomic<u64>,
     /// What the other side looks at for each of its requests: its number,
     partner: Atomic<u32>,
-    /// and what it may do (`IB_ACCESS_*`).
+    /// what it may do (`IB_ACCESS_*`),
     grants: Atomic<u32>,
+    /// and how many reads it may have under way.
+    reads: Atomic<u32>,
     /// The send queue. Whoever holds it executes.
     #[pin]
     pub(super) send: Mutex<SendQueue>,
@@ -196,8 +201,10 @@ impl Qp {
                 last_told: AtomicFlag::new(false),
                 control <- new_mutex!((), "Qp::control"),
                 path <- new_spinlock!(Attrs::default(), "Qp::path"),
+                version: Atomic::new(0u64),
                 partner: Atomic::new(0u32),
                 grants: Atomic::new(0u32),
+                reads: Atomic::new(0u32),
                 is_kernel: new.is_kernel,
                 send_limits: new.send.limits(),
                 send_producer <- Producer::new(new.send.ring().clone()),
@@ -233,10 +240,32 @@ impl Qp {
         *self.path.lock()
     }
 
+    /// The attributes now, of which `known` is a copy: a new one if they have changed since. At
+    /// first it is the default, as they are.
+    #[inline]
+    pub fn refresh<'a>(&self, known: &'a mut Snapshot) -> &'a Attrs {
+        if self.version.load(Acquire) != known.version {
+            let path = self.path.lock();
+            *known = Snapshot {
+                version: self.version.load(Relaxed),
+                attrs: *path,
+            };
+        }
+        &known.attrs
+    }
+
     /// The queue pair that it is connected to.
     #[inline]
     pub fn partner(&self) -> u32 {
         self.partner.load(Relaxed)
+    }
+
+    /// Whether it executes requests of `other`: it is connected to that, and of the same kind.
+    #[inline]
+    pub fn answers(&self, other: &Self) -> bool {
+        self.state().receives()
+            && self.partner() == other.number
+            && self.transport == other.transport
     }
 
     /// What requests of the other side may do.
@@ -245,11 +274,19 @@ impl Qp {
         Access::from_bits(self.grants.load(Relaxed))
     }
 
+    /// Whether the other side may have reads under way at all.
+    #[inline]
+    pub fn takes_reads(&self) -> bool {
+        self.reads.load(Relaxed) != 0
+    }
+
     fn set_attrs(&self, attrs: Attrs) {
         let mut path = self.path.lock();
         self.partner.store(attrs.dest_qp_num, Relaxed);
         self.grants.store(attrs.access, Relaxed);
+        self.reads.store(attrs.max_dest_rd_atomic.into(), Relaxed);
         *path = attrs;
+        self.version.fetch_add(1, Release);
     }
 
     /// Changes attributes and state (IBTA 1.7, 11.2.5.2).
@@ -353,10 +390,10 @@ impl Qp {
         Ok(())
     }
 
-    /// Notes that a request of the other side came (IBTA 1.7, 11.6.3.1: communication established).
-    #[inline]
+    /// Notes that a request of the other side came before this side can send (IBTA 1.7, 11.6.3.1:
+    /// communication established).
     pub fn heard(&self) {
-        if self.state() == State::ReadyToReceive && !self.established.xchg(true, Full) {
+        if !self.established.xchg(true, Full) {
             self.handle.raise(QpEvent::Established);
         }
     }

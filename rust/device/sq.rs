@@ -3,6 +3,7 @@
 //! The send queue of a queue pair, and what its execution needs at hand.
 
 use super::{
+    attrs::Snapshot,
     request::SendLimits,
     wqe::{
         RawRecv,
@@ -85,6 +86,8 @@ pub struct SendQueue {
     pub attempts: Option<Attempts>,
     /// Until when the request at the head has to wait.
     pub not_before: Option<Instant<Monotonic>>,
+    /// The attributes that the last request was executed with.
+    pub attrs: Snapshot,
     /// Where the other side was found last.
     pub route: Option<Route>,
 }
@@ -129,6 +132,7 @@ impl SendQueue {
             gathered: KVec::from_elem(0, gather, GFP_KERNEL_ACCOUNT)?,
             attempts: None,
             not_before: None,
+            attrs: Snapshot::default(),
             route: None,
         })
     }

@@ -8,7 +8,10 @@
 //! side is there, then the other side's memory, then whether it is ready (IBTA 1.7, 9.7 and 10.7).
 
 use super::{
-    attrs::Attrs,
+    attrs::{
+        Attrs,
+        State, //
+    },
     execute::{
         imm_only,
         Failure, //
@@ -39,13 +42,13 @@ use crate::rdma::{
     events::QpEvent,
     mr::{
         access::Access,
+        bytes::Bytes,
         copying::{
-            copy,
+            transfer,
             CopyError, //
         },
         key::Key,
         region::Domain,
-        stream::Stream,
         window::{
             AccessError,
             LastRegion,
@@ -73,6 +76,8 @@ pub struct Transfer<'a> {
     pub(super) last_remote: &'a mut LastRegion,
     pub(super) gathered: &'a mut KVec<u8>,
     pub(super) route: &'a mut Option<Route>,
+    /// The other side of the request before this one, if it was executed just now.
+    pub(super) last_peer: &'a mut Option<Arc<Qp>>,
 }
 
 pub(super) const REMOTE_ACCESS: Failure =
@@ -112,17 +117,48 @@ impl Transfer<'_> {
 
     /// Finds the other side, if it is connected to this one and can be reached.
     pub fn peer(&mut self) -> Option<Arc<Qp>> {
-        let attrs = self.attrs;
-        let peer = self.qp.port.qps().get(attrs.dest_qp_num)?;
-        if !peer.state().receives()
-            || peer.partner() != self.qp.number
-            || peer.transport != self.qp.transport
-        {
+        let (qp, number) = (self.qp, self.attrs.dest_qp_num);
+        let last = self.last_peer.take();
+        let peer = match last.filter(|peer| peer.number == number && peer.answers(qp)) {
+            Some(peer) => peer,
+            None => qp.port.qps().get(number).filter(|peer| peer.answers(qp))?,
+        };
+        if !self.reach(&peer, &self.attrs.path.dgid) {
             return None;
         }
-        self.reach(&peer, &attrs.path.dgid).then(|| {
+        if peer.state() == State::ReadyToReceive {
             peer.heard();
-            peer
+        }
+        Some(peer)
+    }
+
+    /// Does what involves the other side, if that can be reached.
+    #[inline]
+    pub(super) fn with_peer(
+        &mut self,
+        f: impl FnOnce(&mut Self, &Arc<Qp>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let peer = self.peer().ok_or(Failure::Unanswered)?;
+        let outcome = f(self, &peer);
+        *self.last_peer = Some(peer);
+        outcome
+    }
+
+    /// As [`Transfer::with_peer`], for a request that brings something back: both sides must have
+    /// been set to have some of those outstanding.
+    #[inline]
+    pub(super) fn with_reading_peer(
+        &mut self,
+        f: impl FnOnce(&mut Self, &Arc<Qp>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if self.attrs.max_rd_atomic == 0 {
+            return Err(Failure::Fatal(Status::LocalQpOperation));
+        }
+        self.with_peer(|this, peer| {
+            if !peer.takes_reads() {
+                return Err(INVALID_REQUEST);
+            }
+            f(this, peer)
         })
     }
 
@@ -260,66 +296,62 @@ impl Transfer<'_> {
 
     fn send(&mut self, extra: Extra) -> Result<(), Failure> {
         self.check_local(Access::LOCAL_READ)?;
-        let peer = self.peer().ok_or(Failure::Unanswered)?;
-        self.take_recv(&peer)?;
-        self.check_recv(&peer, self.request.length)?;
-        let mut to = Stream::new(self.remote);
-        self.push_bytes(&mut to)
-            .map_err(|error| self.copy_failed(&peer, error))?;
-        // What the stream holds is let go of before anything is taken back.
-        drop(to);
-        if let Extra::Invalidate(key) = extra {
-            let key = Key::from_raw(key);
-            if peer.domain.invalidate(key, peer.number).is_err() {
-                let status = Status::RemoteInvalidRequest;
-                return Err(self.fail_recv(&peer, status, status));
+        self.with_peer(|this, peer| {
+            this.take_recv(peer)?;
+            this.check_recv(peer, this.request.length)?;
+            this.push_bytes(Bytes::of(this.remote))
+                .map_err(|error| this.copy_failed(peer, error))?;
+            if let Extra::Invalidate(key) = extra {
+                let key = Key::from_raw(key);
+                if peer.domain.invalidate(key, peer.number).is_err() {
+                    let status = Status::RemoteInvalidRequest;
+                    return Err(this.fail_recv(peer, status, status));
+                }
             }
-        }
-        self.complete_recv(&peer, Status::Success, Done::Recv, extra);
-        Ok(())
+            this.complete_recv(peer, Status::Success, Done::Recv, extra);
+            Ok(())
+        })
     }
 
     fn write(&mut self, remote: Remote, imm: Option<u32>) -> Result<(), Failure> {
         self.check_local(Access::LOCAL_READ)?;
-        let peer = self.peer().ok_or(Failure::Unanswered)?;
-        self.check_remote(&peer, remote, self.request.length, Access::REMOTE_WRITE)?;
-        if imm.is_some() {
-            self.take_recv(&peer)?;
-        }
-        let mut to = Stream::new(self.remote);
-        if let Err(e) = self.push_bytes(&mut to) {
-            let failure = match e {
-                CopyError::To(_) => REMOTE_ACCESS,
-                CopyError::From(_) => Failure::Fatal(Status::LocalProtection),
-                CopyError::Stopped => Failure::Fatal(Status::Flushed),
-            };
+        self.with_peer(|this, peer| {
+            this.check_remote(peer, remote, this.request.length, Access::REMOTE_WRITE)?;
             if imm.is_some() {
-                self.complete_recv(&peer, Status::Flushed, Done::Recv, Extra::None);
-                peer.fail(None);
+                this.take_recv(peer)?;
             }
-            return Err(failure);
-        }
-        if imm.is_some() {
-            let extra = imm_only(imm);
-            self.complete_recv(&peer, Status::Success, Done::RecvRdmaWithImm, extra);
-        }
-        Ok(())
+            if let Err(e) = this.push_bytes(Bytes::of(this.remote)) {
+                let failure = match e {
+                    CopyError::To(_) => REMOTE_ACCESS,
+                    CopyError::From(_) => Failure::Fatal(Status::LocalProtection),
+                    CopyError::Stopped => Failure::Fatal(Status::Flushed),
+                };
+                if imm.is_some() {
+                    this.complete_recv(peer, Status::Flushed, Done::Recv, Extra::None);
+                    peer.fail(None);
+                }
+                return Err(failure);
+            }
+            if imm.is_some() {
+                let extra = imm_only(imm);
+                this.complete_recv(peer, Status::Success, Done::RecvRdmaWithImm, extra);
+            }
+            Ok(())
+        })
     }
 
     fn read(&mut self, remote: Remote, invalidate: Option<Key>) -> Result<(), Failure> {
         self.check_local(Access::LOCAL_WRITE)?;
-        let peer = self.reading_peer()?;
-        self.check_remote(&peer, remote, self.request.length, Access::REMOTE_READ)?;
-        {
-            let mut from = Stream::new(self.remote);
-            let mut to = Stream::new(self.local);
-            match copy(&mut to, &mut from, self.request.length, || self.go_on()) {
-                Ok(_) => {}
-                Err(CopyError::From(_)) => return Err(REMOTE_ACCESS),
-                Err(CopyError::To(_)) => return Err(Failure::Fatal(Status::LocalProtection)),
-                Err(CopyError::Stopped) => return Err(Failure::Fatal(Status::Flushed)),
-            }
-        }
+        self.with_reading_peer(|this, peer| {
+            let length = this.request.length;
+            this.check_remote(peer, remote, length, Access::REMOTE_READ)?;
+            let (to, from) = (Bytes::of(this.local), Bytes::of(this.remote));
+            transfer(to, from, length, || this.go_on()).map_err(|error| match error {
+                CopyError::From(_) => REMOTE_ACCESS,
+                CopyError::To(_) => Failure::Fatal(Status::LocalProtection),
+                CopyError::Stopped => Failure::Fatal(Status::Flushed),
+            })
+        })?;
         if let Some(key) = invalidate {
             let invalidated = self.qp.domain.invalidate(key, self.qp.number);
             invalidated.map_err(|_| Failure::Fatal(Status::LocalQpOperation))?;
@@ -327,29 +359,22 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    /// The other side, for a request that brings something back: both sides must have been set to
-    /// have some of those outstanding.
-    pub(super) fn reading_peer(&mut self) -> Result<Arc<Qp>, Failure> {
-        if self.attrs.max_rd_atomic == 0 {
-            return Err(Failure::Fatal(Status::LocalQpOperation));
-        }
-        let peer = self.peer().ok_or(Failure::Unanswered)?;
-        if peer.attrs().max_dest_rd_atomic == 0 {
-            return Err(INVALID_REQUEST);
-        }
-        Ok(peer)
-    }
-
-    /// Moves the local bytes to `to`.
-    pub(super) fn push_bytes(&self, to: &mut Stream<'_>) -> Result<(), CopyError> {
-        let mut from = match self.request.local {
-            Local::Elements(_) => Stream::new(self.local),
+    /// The local bytes.
+    #[inline]
+    pub(super) fn bytes(&self) -> Bytes<'_> {
+        match self.request.local {
+            Local::Elements(_) => Bytes::of(self.local),
             // SAFETY: The inline data is in the slot of the request, which is not given back
             // before the request is done with; the length is within the slot by the limits of the
             // queue.
-            Local::Inline(len) => unsafe { Stream::of_kernel_memory(self.inline, len) },
-        };
-        copy(to, &mut from, self.request.length, || self.go_on()).map(|_| ())
+            Local::Inline(len) => unsafe { Bytes::of_kernel_memory(self.inline, len) },
+        }
+    }
+
+    /// Moves the local bytes to `to`.
+    #[inline]
+    pub(super) fn push_bytes(&self, to: Bytes<'_>) -> Result<(), CopyError> {
+        transfer(to, self.bytes(), self.request.length, || self.go_on())
     }
 
     /// Whether a long copy goes on: not when its queue pair broke, its process is dying or its

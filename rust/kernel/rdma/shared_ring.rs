@@ -189,10 +189,20 @@ impl SharedRing {
         let from = self.slot(index).cast::<u64>();
         let to = (&raw mut *out).cast::<u64>();
         let end = part.end.min(size_of::<T>()).min(self.entry_size()) / WORD;
-        for word in part.start / WORD..end {
-            // SAFETY: The word is within the slot and within `out`, and aligned in both. Any bytes
-            // make a `T`. User space may write meanwhile; whatever arrives is checked on the copy.
-            unsafe { to.add(word).write(from.add(word).read_volatile()) };
+        // SAFETY: The words are within the slot and within `out`, and aligned in both. Any bytes
+        // make a `T`. User space may write meanwhile; whatever arrives is checked on the copy.
+        let copy = |word: usize| unsafe { to.add(word).write(from.add(word).read_volatile()) };
+        let mut word = part.start / WORD;
+        while word + 4 <= end {
+            copy(word);
+            copy(word + 1);
+            copy(word + 2);
+            copy(word + 3);
+            word += 4;
+        }
+        while word < end {
+            copy(word);
+            word += 1;
         }
     }
 

@@ -11,6 +11,7 @@ use super::{
         },
         odp::absent::FaultError,
     },
+    bytes::Bytes,
     stream::{
         Next,
         Stream,
@@ -66,6 +67,53 @@ pub enum CopyError {
     Stopped,
 }
 
+/// Copies the first `length` bytes of `from` to the first of `to`, both of which have that many.
+/// `go_on` is as in [`copy`], and this waits as that does.
+#[inline]
+pub fn transfer(
+    to: Bytes<'_>,
+    from: Bytes<'_>,
+    length: u64,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<(), CopyError> {
+    if transfer_straight(to, from, length) {
+        return Ok(());
+    }
+    transfer_piecewise(to, from, length, &mut go_on)
+}
+
+/// Copies all of both sides if that is a matter of one move. Returns whether it was.
+#[inline]
+fn transfer_straight(to: Bytes<'_>, from: Bytes<'_>, length: u64) -> bool {
+    let len = length as usize;
+    if len == 0 {
+        return true;
+    }
+    if len > LET_GO_AFTER {
+        return false;
+    }
+    let (Some(source), Some(target)) = (from.straight(len, false), to.straight(len, true)) else {
+        return false;
+    };
+    // SAFETY: Both stretches have `len` bytes, of memory that they keep where it is or that its
+    // owner vouches for. They may overlap, and processes may write to them meanwhile; the bytes
+    // are not looked at.
+    unsafe { move_bytes(target.stretch.addr, source.stretch.addr, len) };
+    true
+}
+
+/// As [`transfer`], with streams: they are large, and the short way does without their memory.
+#[inline(never)]
+fn transfer_piecewise(
+    to: Bytes<'_>,
+    from: Bytes<'_>,
+    length: u64,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), CopyError> {
+    copy(&mut Stream::new(to), &mut Stream::new(from), length, go_on)?;
+    Ok(())
+}
+
 /// Copies `length` bytes, or fewer if a stream ends before. `go_on` is asked after every stretch of
 /// up to a mebibyte whether to go on, and may sleep for a moment.
 ///
@@ -75,37 +123,13 @@ pub fn copy(
     to: &mut Stream<'_>,
     from: &mut Stream<'_>,
     length: u64,
-    mut go_on: impl FnMut() -> bool,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Result<u64, CopyError> {
     to.will_be_written();
-    if copy_straight(to, from, length) {
-        return Ok(length);
-    }
-    let copied = copy_until(to, from, length, &mut go_on);
+    let copied = copy_until(to, from, length, go_on);
     from.let_go();
     to.let_go();
     copied
-}
-
-/// Copies all of both streams if that is a matter of one move. Returns whether it was.
-#[inline]
-fn copy_straight(to: &mut Stream<'_>, from: &mut Stream<'_>, length: u64) -> bool {
-    let len = length as usize;
-    if len > LET_GO_AFTER {
-        return false;
-    }
-    {
-        let (Some(source), Some(target)) = (from.straight(len), to.straight(len)) else {
-            return false;
-        };
-        // SAFETY: Both stretches have `len` bytes, of memory that they keep where it is or that its
-        // owner vouches for. They may overlap, and processes may write to them meanwhile; the bytes
-        // are not looked at.
-        unsafe { move_bytes(target.stretch.addr, source.stretch.addr, len) };
-    }
-    from.pass();
-    to.pass();
-    true
 }
 
 /// Copies up to `most` bytes that both streams have at hand, or find in memory that they hold, and

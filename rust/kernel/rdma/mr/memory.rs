@@ -219,27 +219,31 @@ impl Extents {
         if offset >= self.length {
             return None;
         }
-        let holds = |&index: &usize| {
-            let here = self.extents.get(index);
-            here.is_some_and(|e| e.start <= offset && offset < self.end_of(index))
+        let here = |index: usize| {
+            let extent = self.extents.get(index)?;
+            let end = self.end_of(index);
+            (extent.start <= offset && offset < end).then_some((extent, end))
         };
         // Most often the next bytes are in the same extent or in the one behind it.
-        let near = Some(*hint).filter(holds).or_else(|| {
-            let behind = hint.wrapping_add(1);
-            Some(behind).filter(holds)
-        });
-        let index = match near {
-            Some(index) => index,
-            // The first extent starts at 0, so at least one starts at or before the offset.
-            None => self
-                .extents
-                .partition_point(|e| e.start <= offset)
-                .checked_sub(1)?,
+        let found = match here(*hint) {
+            Some(found) => found,
+            None => {
+                // The first extent starts at 0, so at least one starts at or before the offset.
+                let behind = hint.wrapping_add(1);
+                let index = match here(behind) {
+                    Some(_) => behind,
+                    None => self
+                        .extents
+                        .partition_point(|e| e.start <= offset)
+                        .checked_sub(1)?,
+                };
+                *hint = index;
+                here(index)?
+            }
         };
-        *hint = index;
-        let extent = self.extents.get(index)?;
+        let (extent, end) = found;
         let into = offset - extent.start;
-        let left = self.end_of(index) - offset;
+        let left = end - offset;
         Some(Stretch {
             addr: (extent.addr + into as usize) as *mut u8,
             len: len.min(left as usize),

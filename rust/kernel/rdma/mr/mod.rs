@@ -30,6 +30,7 @@
 
 pub mod access;
 pub mod binding;
+pub mod bytes;
 pub mod copying;
 pub mod create;
 pub mod describe;

@@ -2,8 +2,6 @@
 
 //! The contiguous stretches of kernel memory that windows consist of.
 
-mod straight;
-
 use super::{
     super::{
         dmabuf::{
@@ -19,6 +17,10 @@ use super::{
             },
             span::Resident, //
         }, //
+    },
+    bytes::{
+        Bytes,
+        Place, //
     },
     layout::{
         ByteLength,
@@ -120,8 +122,12 @@ pub(super) enum Next {
 }
 
 impl<'a> Stream<'a> {
-    /// The bytes of `windows`.
-    pub fn new(windows: &'a [Window]) -> Self {
+    /// All of `bytes`, from the first on.
+    pub fn new(bytes: Bytes<'a>) -> Self {
+        let (windows, at_hand): (&[Window], _) = match bytes.0 {
+            Place::Windows(windows) => (windows, Train::NONE),
+            Place::Kernel(stretch) => (&[], Train::of(stretch)),
+        };
         Self {
             windows: windows.iter(),
             write: false,
@@ -137,37 +143,12 @@ impl<'a> Stream<'a> {
             leaf: None,
             generation: None,
             hint: 0,
-            at_hand: Train::NONE,
+            at_hand,
             origin: core::ptr::null_mut(),
             coupled: 0,
             moved: 0,
             access: None,
         }
-    }
-
-    /// The bytes of kernel memory that `data` lies in, to be read only.
-    ///
-    /// # Safety
-    ///
-    /// `data` is valid for reads as long as the stream is used.
-    pub unsafe fn of_kernel_memory(data: *const u8, len: usize) -> Self {
-        let mut stream = Self::new(&[]);
-        stream.at_hand = Train::of(Stretch {
-            addr: data.cast_mut(),
-            len,
-            io: false,
-        });
-        stream
-    }
-
-    /// Kernel memory to be written to.
-    ///
-    /// # Safety
-    ///
-    /// `data` is valid for writes as long as the stream is used.
-    pub unsafe fn into_kernel_memory(data: *mut u8, len: usize) -> Self {
-        // SAFETY: By the requirements of this function; what is written may be read.
-        unsafe { Self::of_kernel_memory(data, len) }
     }
 
     /// Says that the bytes from here on are to be written, not read. Pages that were found to be

@@ -157,57 +157,83 @@ impl Domain {
         access: Access,
         last: &mut LastRegion,
     ) -> Result<Window, AccessError> {
-        let last = last.take_if(self, key);
-        let (whole, base) = match last.map(|region| self.whole_of(region, key, access)) {
-            // It has ended, and its number may be another's.
-            None | Some(Err(AccessError::NoSuchKey)) => self.whole(key, access)?,
-            Some(found) => found?,
-        };
-        let skip = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
-        whole.part(skip, length)
+        if let Some(region) = last.take_if(self, key) {
+            match self.look_at(&region, key, access) {
+                Ok(whole) => return whole.window(region, addr, length),
+                // It has ended, and its number may be another's.
+                Err(AccessError::NoSuchKey) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
+        let whole = self.look_at(&region, key, access)?;
+        whole.window(region, addr, length)
     }
 
     /// All of the region that `key` names, for a use that needs `access`, and the address of its
     /// first byte.
-    #[inline]
     pub fn whole(self: &Arc<Self>, key: Key, access: Access) -> Result<(Window, u64), AccessError> {
         let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
-        self.whole_of(region, key, access)
+        let whole = self.look_at(&region, key, access)?;
+        let (base, length) = (whole.base, whole.length);
+        Ok((whole.window(region, base, length)?, base))
     }
 
-    /// As [`Domain::whole`], if `region` is what `key` names.
-    #[inline]
-    fn whole_of(
+    /// Checks that `region` is what `key` names, that it is of this domain and that it grants
+    /// `access`; and says what it is now.
+    #[inline(always)]
+    fn look_at(
         self: &Arc<Self>,
-        region: Arc<Region>,
+        region: &Arc<Region>,
         key: Key,
         access: Access,
-    ) -> Result<(Window, u64), AccessError> {
-        let (bound, base, length, generation) = {
-            let state = region.state.lock();
-            if state.key != key || state.ended {
-                return Err(AccessError::NoSuchKey);
-            }
-            if !Arc::ptr_eq(region.domain(), self) {
-                return Err(AccessError::OtherDomain);
-            }
-            if !state.granted().includes(access) {
-                return Err(AccessError::NotAllowed);
-            }
-            let length = match &state.bound {
+    ) -> Result<Whole, AccessError> {
+        let state = region.state.lock();
+        if state.key != key || state.ended {
+            return Err(AccessError::NoSuchKey);
+        }
+        if !Arc::ptr_eq(region.domain(), self) {
+            return Err(AccessError::OtherDomain);
+        }
+        if !state.granted().includes(access) {
+            return Err(AccessError::NotAllowed);
+        }
+        Ok(Whole {
+            base: state.base(),
+            length: match &state.bound {
                 Some(bound) => bound.layout().length().0,
                 None => region.own_length(),
-            };
-            let generation = region.generation.load(Relaxed);
-            (state.bound.clone(), state.base(), length, generation)
-        };
-        let window = Window {
+            },
+            bound: state.bound.clone(),
+            generation: region.generation.load(Relaxed),
+        })
+    }
+}
+
+/// What a region was when it was looked at.
+struct Whole {
+    /// The address of its first byte.
+    base: u64,
+    /// Its bytes.
+    length: u64,
+    bound: Option<Arc<Bound>>,
+    generation: u32,
+}
+
+impl Whole {
+    /// The window of `length` bytes at `addr` of `region`, which this is about.
+    #[inline(always)]
+    fn window(self, region: Arc<Region>, addr: u64, length: u64) -> Result<Window, AccessError> {
+        let offset = addr
+            .checked_sub(self.base)
+            .filter(|&offset| offset <= self.length && length <= self.length - offset)
+            .ok_or(AccessError::OutOfBounds)?;
+        Ok(Window {
             region,
-            bound,
-            offset: 0,
+            bound: self.bound,
+            offset,
             length,
-            generation,
-        };
-        Ok((window, base))
+            generation: self.generation,
+        })
     }
 }

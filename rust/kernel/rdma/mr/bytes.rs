@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where the bytes of one side of a copy are, and the short way to all of them at once.
+
+use super::{
+    super::{
+        gate::Inside,
+        odp::span::Resident, //
+    },
+    memory::{
+        Memory,
+        Stretch, //
+    },
+    window::Window,
+};
+use kernel::sync::atomic::Relaxed;
+
+/// The bytes of one side of a copy.
+#[derive(Clone, Copy)]
+pub struct Bytes<'a>(pub(super) Place<'a>);
+
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// Those that windows stand for, in order.
+    Windows(&'a [Window]),
+    /// Memory of the kernel, which its owner vouches for.
+    Kernel(Stretch),
+}
+
+/// All bytes of one side, which lie next to each other in memory that stays while this exists.
+pub(super) struct Straight<'a> {
+    pub(super) stretch: Stretch,
+    _resident: Option<Resident>,
+    _memory: Option<Inside<'a, Memory>>,
+}
+
+impl<'a> Bytes<'a> {
+    /// The bytes of `windows`.
+    #[inline]
+    pub fn of(windows: &'a [Window]) -> Self {
+        Self(Place::Windows(windows))
+    }
+
+    /// Bytes of kernel memory, to be read only.
+    ///
+    /// # Safety
+    ///
+    /// `data` is valid for reads of `len` bytes as long as the result, or a stream of it, is used.
+    #[inline]
+    pub unsafe fn of_kernel_memory(data: *const u8, len: usize) -> Self {
+        Self(Place::Kernel(Stretch {
+            addr: data.cast_mut(),
+            len,
+            io: false,
+        }))
+    }
+
+    /// Kernel memory to be written to.
+    ///
+    /// # Safety
+    ///
+    /// `data` is valid for writes of `len` bytes as long as the result, or a stream of it, is used.
+    #[inline]
+    pub unsafe fn into_kernel_memory(data: *mut u8, len: usize) -> Self {
+        // SAFETY: By the requirements of this function; what is written may be read.
+        unsafe { Self::of_kernel_memory(data, len) }
+    }
+
+    /// The first `len` bytes, if they are all that there is, or kernel memory, and need no looking
+    /// for: most copies are short, of one region, and have that. `write` says what is to be done to
+    /// them.
+    #[inline]
+    pub(super) fn straight(self, len: usize, write: bool) -> Option<Straight<'a>> {
+        let found = match self.0 {
+            Place::Kernel(stretch) if stretch.len >= len => Straight {
+                stretch: Stretch { len, ..stretch },
+                _resident: None,
+                _memory: None,
+            },
+            Place::Windows([window]) if window.bound.is_none() && window.length == len as u64 => {
+                let region = &window.region;
+                let memory = region.memory.enter()?;
+                if region.generation.load(Relaxed) != window.generation {
+                    return None;
+                }
+                let mut resident = None;
+                let stretch = match &*memory {
+                    Memory::Paged(memory) => {
+                        let paged = memory.paged();
+                        let found = paged.resident(window.offset, len, write, &mut resident);
+                        found.ok()?
+                    }
+                    memory => memory.stretch(window.offset, len, &mut 0)?,
+                };
+                Straight {
+                    stretch,
+                    _resident: resident,
+                    _memory: Some(memory),
+                }
+            }
+            _ => return None,
+        };
+        (found.stretch.len == len && !found.stretch.io).then_some(found)
+    }
+}
