@@ -21,6 +21,7 @@ const SLOT_BYTES: u64 = SLOT as u64;
 #[derive(Clone, Copy)]
 pub struct Arena {
     start: *mut u8,
+    writable: bool,
 }
 
 // SAFETY: the memory is the device's as much as ours; all access is volatile.
@@ -57,6 +58,7 @@ impl Arena {
         }
         let arena = Self {
             start: start.cast(),
+            writable,
         };
         for slot in 0..SLOTS {
             for at in 0..WORDS {
@@ -110,11 +112,21 @@ impl Arena {
             1 => random.u64(0..SLOT as u64),
             2 => random.u64(0..16) * PAGE as u64,
             3 => SLOT as u64 - random.u64(0..64),
-            // The canary, and what is without rights.
-            4 if random.u8(0..4) == 0 => SLOT as u64 + random.u64(0..3 * PAGE as u64),
+            4 if random.u8(0..4) == 0 => SLOT as u64 + self.beyond(random),
             _ => random.u64(0..SLOT as u64 / 8) * 8,
         };
         slot + offset
+    }
+
+    /// An offset behind a slot: what is without rights, and the canary, if the
+    /// kernel has to refuse a region there. One that can be written to would be as
+    /// good as any memory, and its owner would harm itself.
+    fn beyond(&self, random: &mut fastrand::Rng) -> u64 {
+        let page = match self.writable {
+            true => 2 * random.usize(0..2),
+            false => random.usize(0..3),
+        };
+        (page * PAGE + random.usize(0..PAGE)) as u64
     }
 
     /// How many words of canaries are not what they were.
@@ -146,6 +158,23 @@ mod tests {
         // SAFETY: a byte of a page that can be written to.
         unsafe { *byte ^= 1 };
         assert_eq!(arena.harm(), 1);
+    }
+
+    #[test]
+    fn a_canary_that_can_be_written_to_is_never_offered() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for (writable, least) in [(true, 0), (false, 1)] {
+            let arena = Arena::new(writable).expect("an arena");
+            let start = arena.start.expose_provenance() as u64;
+            let canary = (SLOT + PAGE) as u64..(SLOT + 2 * PAGE) as u64;
+            let offered = (0..20_000)
+                .filter(|_| {
+                    let from = arena.address(&mut random) - start;
+                    canary.contains(&(from % STEP as u64))
+                })
+                .count();
+            assert_eq!(offered.min(1), least, "writable: {writable}");
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn look_for_harm(world: &World, orders: &Orders) {
     let harm = world.arena.harm();
     if harm > 0 {
         println!(
-            "# {harm} bytes changed in memory that was never registered (seed {})",
+            "# {harm} words changed in memory that was never registered (seed {})",
             orders.seed
         );
         world.ledger.totals().harm.fetch_add(harm, Relaxed);

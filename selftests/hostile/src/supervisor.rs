@@ -62,11 +62,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(_) => Some(Coverage::new()?),
         None => None,
     };
-    let ends = ill_treat(arguments, seed, ledger, &index, coverage)?;
+    let ends = ill_treat(arguments, seed, ledger, &index, coverage);
     stop.store(1, Relaxed);
-    if let Some(bystanders) = bystanders {
-        bystanders.finish().context("the bystanders")?;
-    }
+    let went_on = bystanders.map_or(Ok(()), |bystanders| {
+        bystanders.finish().context("the bystanders")
+    });
+    let ends = ends?;
+    went_on?;
     wait_for_orphans()?;
 
     ledger.print();
@@ -76,7 +78,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     println!("# {}", sum(totals));
     let harm = totals.harm.load(Relaxed);
-    anyhow::ensure!(harm == 0, "{harm} bytes changed that nothing may change");
+    anyhow::ensure!(harm == 0, "{harm} words changed that nothing may change");
     let done = done(totals);
     let least = arguments.at_least;
     anyhow::ensure!(
