@@ -43,6 +43,30 @@ static void is_filled_again(struct kapi *kapi)
 	CHECK(kapi, kapi_moved(kapi, moves, 1));
 }
 
+/* What was seen of the region before its pages were taken back is out of date. */
+static void keeps_its_key(struct kapi *kapi)
+{
+	struct kapi_move moves[] = {
+		{ .from = 0, .to = 0, .length = 64 },
+		{ .from = 100, .to = 200, .length = 64 },
+	};
+	struct ib_mr *mr = kapi_direct(kapi, SCENE_TARGET);
+	u64 target = scene_address(kapi->scene, SCENE_TARGET);
+	struct scene_step again = { .op = SCENE_REGISTER, .mr = mr, .access = ALL_RIGHTS };
+	struct scene_step back = { .op = SCENE_INVALIDATE };
+
+	UNLESS_FAILED(kapi);
+	back.rkey = mr->rkey;
+	EQUAL(kapi, IB_WC_SUCCESS,
+	      kapi_write(kapi, kapi_part(kapi, SCENE_SOURCE, 0, 64), target, mr->rkey));
+	EQUAL(kapi, IB_WC_SUCCESS, kapi_do(kapi, back));
+	EQUAL(kapi, 0, scene_map(kapi->scene, mr, SCENE_TARGET));
+	EQUAL(kapi, IB_WC_SUCCESS, kapi_do(kapi, again));
+	EQUAL(kapi, IB_WC_SUCCESS,
+	      kapi_write(kapi, kapi_part(kapi, SCENE_SOURCE, 100, 64), target + 200, mr->rkey));
+	CHECK(kapi, kapi_moved(kapi, moves, 2));
+}
+
 static void is_counted(struct kapi *kapi)
 {
 	int before = scene_users(kapi->scene);
@@ -182,6 +206,7 @@ static void a_destroyed_key_is_void(struct kapi *kapi)
 const struct kapi_test direct_tests[] = {
 	{ "a direct region carries the bytes of a write", KAPI_ANY, carries_bytes },
 	{ "a direct region is filled again", KAPI_ANY, is_filled_again },
+	{ "a direct region keeps its key when it is filled again", KAPI_ANY, keeps_its_key },
 	{ "a domain counts its regions", KAPI_ANY, is_counted },
 	{ "bad attributes are refused", KAPI_ANY, bad_attributes },
 	{ "the key of a destroyed region is void", KAPI_ANY, a_destroyed_key_is_void },

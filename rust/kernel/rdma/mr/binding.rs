@@ -300,7 +300,7 @@ impl Resolver<'_> {
             return Err(ELOOP);
         }
         let resolved = {
-            let state = region.state.lock();
+            let state = region.state();
             if state.key != key || state.ended {
                 return Err(ENOENT);
             }
@@ -357,7 +357,7 @@ impl Region {
             return Err(EBUSY);
         }
         let (needed, key, old) = {
-            let state = self.state.lock();
+            let state = self.state();
             if state.ended {
                 return Err(ENOENT);
             }
@@ -406,7 +406,7 @@ impl Region {
             unsafe { sight.show(&bound.layout) };
         }
         let (staged, replaced) = {
-            let mut state = self.state.lock();
+            let mut state = self.change();
             match start {
                 Start::Now => {
                     state.key = key;
@@ -429,7 +429,7 @@ impl Region {
 
     /// The layout that stands on the region.
     pub fn bound(&self) -> Option<Arc<Bound>> {
-        self.state.lock().bound.clone()
+        self.state().bound.clone()
     }
 }
 
@@ -449,7 +449,7 @@ impl Domain {
             return Err(EBUSY);
         }
         let old = {
-            let mut state = region.state.lock();
+            let mut state = region.change();
             let staged = match state.staged.take() {
                 Some(staged) if key == staged.key || key == state.key => staged,
                 other => {

@@ -183,13 +183,13 @@ impl Domain {
         wanted.iova.checked_add(wanted.length).ok_or(EINVAL)?;
         {
             // Both can change only under the lock that is held.
-            let state = region.state.lock();
+            let state = region.state();
             if state.ended || state.bound.is_some() {
                 return Err(EINVAL);
             }
         }
         region.with_pages(|pages| pages.register(wanted.iova, wanted.length))?;
-        let mut state = region.state.lock();
+        let mut state = region.change();
         state.key = wanted.key;
         state.access = wanted.access;
         state.iova = wanted.iova;
@@ -217,7 +217,7 @@ impl Domain {
         }
         region.with_pages(|_| Ok(()))?;
         {
-            let state = region.state.lock();
+            let state = region.change();
             if state.key != key || state.ended || state.bound.is_some() {
                 return Err(EINVAL);
             }

@@ -180,7 +180,7 @@ impl Domain {
     /// What the region has to say (IBTA 1.7, C10-72 to C10-75).
     fn check_binding(self: &Arc<Self>, region: &Arc<Region>, wanted: &BindRequest) -> Result {
         let writes = Access::REMOTE_WRITE.with(Access::REMOTE_ATOMIC);
-        let has = region.state.lock().access;
+        let has = region.state().access;
         let writable = has.includes(Access::LOCAL_WRITE);
         if has.includes(Access::ZERO_BASED)
             || !has.includes(Access::MW_BIND)

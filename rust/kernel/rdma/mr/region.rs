@@ -29,14 +29,24 @@ use super::{
     memory::Memory,
     memory_window::MemoryWindow, //
 };
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
 use kernel::{
     new_mutex,
     new_spinlock,
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Relaxed,
+            Release, //
+        },
+        lock::{
+            spinlock::SpinLockBackend,
+            Guard, //
         },
         Arc,
         Mutex,
@@ -65,6 +75,12 @@ pub fn new_window_table() -> impl PinInit<WindowTable> {
 pub(super) fn new_variant() -> u8 {
     static VARIANT: Atomic<u32> = Atomic::new(0);
     VARIANT.fetch_add(1, Relaxed) as u8
+}
+
+/// What [`Region::version`] is to be next.
+fn new_version() -> u64 {
+    static VERSION: Atomic<u64> = Atomic::new(0);
+    VERSION.fetch_add(1, Relaxed) + 1
 }
 
 /// A protection domain: regions can only be used together with others of the same domain.
@@ -113,6 +129,7 @@ impl Domain {
                 memory <- Guarded::new(new.memory),
                 advice <- Gate::new(),
                 users: Atomic::new(0),
+                version: Atomic::new(new_version()),
                 state <- new_spinlock!(State {
                     key,
                     access: new.access,
@@ -182,9 +199,48 @@ pub struct Region {
     advice: Gate,
     /// How many layouts and memory windows refer to this region. Changed under [`Domain::layouts`].
     pub(super) users: Atomic<u64>,
+    /// A number that no other state of this region, or of any other, has. Changed under `state`.
+    version: Atomic<u64>,
     /// Guards key and layout, which must be seen together. A leaf lock.
     #[pin]
-    pub(super) state: SpinLock<State>,
+    state: SpinLock<State>,
+}
+
+/// The state of a region, which does not change meanwhile.
+pub(super) struct Looking<'a>(Guard<'a, State, SpinLockBackend>);
+
+impl Deref for Looking<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+/// The state of a region, for whoever changes it. What was seen of it before is out of date then.
+pub(super) struct Changing<'a> {
+    version: &'a Atomic<u64>,
+    state: Guard<'a, State, SpinLockBackend>,
+}
+
+impl Deref for Changing<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Changing<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.version.store(new_version(), Release);
+    }
 }
 
 impl State {
@@ -218,9 +274,29 @@ impl Region {
         self.index
     }
 
+    /// A number that stands for the state as it is now, and for no other of any region.
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Acquire)
+    }
+
+    /// The state, to be looked at.
+    #[inline]
+    pub(super) fn state(&self) -> Looking<'_> {
+        Looking(self.state.lock())
+    }
+
+    /// The state, to be changed; and `length` and `generation` with it.
+    pub(super) fn change(&self) -> Changing<'_> {
+        Changing {
+            state: self.state.lock(),
+            version: &self.version,
+        }
+    }
+
     /// The key that names the region now.
     pub fn key(&self) -> Key {
-        self.state.lock().key
+        self.state().key
     }
 
     /// Bytes of its own, whether or not a layout hides them.
@@ -243,18 +319,18 @@ impl Region {
 
     /// What it may be used for.
     pub fn access(&self) -> Access {
-        self.state.lock().access
+        self.state().access
     }
 
     /// The address of its first byte.
     pub fn iova(&self) -> u64 {
-        self.state.lock().iova
+        self.state().iova
     }
 
     /// Makes the region one that takes what it may be used for from its layouts, or `access` if
     /// that is given. Called before anybody knows its key.
     pub(super) fn make_indirect(&self, access: Option<Access>) {
-        let mut state = self.state.lock();
+        let mut state = self.change();
         state.inherits = access.is_none();
         state.access = access.unwrap_or(Access::ZERO_BASED);
     }
@@ -284,7 +360,7 @@ impl Region {
             fits(&memory)?;
         }
         let (bound, staged) = {
-            let mut state = self.state.lock();
+            let mut state = self.change();
             if core::mem::replace(&mut state.ended, true) {
                 return Ok(None);
             }

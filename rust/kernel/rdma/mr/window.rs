@@ -106,16 +106,40 @@ impl Window {
 }
 
 /// The region that a queue used last: the next request most likely names it again, and need not look
-/// for it then.
+/// for it then; nor at its state, if that is the same.
 ///
 /// Holds neither memory nor layout, but what is left of a region that has ended in the meantime. So a
 /// queue forgets it when it ends.
-pub struct LastRegion(Option<Arc<Region>>);
+pub struct LastRegion {
+    region: Option<Arc<Region>>,
+    known: Known,
+}
+
+/// What the state of a region without a layout was when it was looked at.
+struct Known {
+    /// Stands for region and state; 0: for none.
+    version: u64,
+    key: Key,
+    granted: Access,
+    whole: Extent,
+}
 
 impl LastRegion {
     /// There is none.
     pub const fn none() -> Self {
-        Self(None)
+        Self {
+            region: None,
+            known: Known {
+                version: 0,
+                key: Key::from_raw(0),
+                granted: Access::from_bits(0),
+                whole: Extent {
+                    base: 0,
+                    length: 0,
+                    generation: 0,
+                },
+            },
+        }
     }
 
     /// Takes the region of the first of `windows`, which nobody needs any more.
@@ -123,15 +147,8 @@ impl LastRegion {
     pub fn keep_first_of(&mut self, windows: &mut KVec<Window>) {
         windows.truncate(1);
         if let Some(window) = windows.pop() {
-            self.0 = Some(window.region);
+            self.region = Some(window.region);
         }
-    }
-
-    /// Takes it out if `key` may name it.
-    #[inline]
-    fn take_if(&mut self, domain: &Arc<Domain>, key: Key) -> Option<Arc<Region>> {
-        self.0
-            .take_if(|region| region.index() == key.index() && Arc::ptr_eq(region.domain(), domain))
     }
 }
 
@@ -139,7 +156,7 @@ impl Domain {
     /// The address of the first byte of the region that `key` names, if it is of this domain.
     pub fn start_of(self: &Arc<Self>, key: Key) -> Option<u64> {
         let region = self.find(key)?;
-        let state = region.state.lock();
+        let state = region.state();
         if state.key != key || !Arc::ptr_eq(region.domain(), self) {
             return None;
         }
@@ -157,80 +174,119 @@ impl Domain {
         access: Access,
         last: &mut LastRegion,
     ) -> Result<Window, AccessError> {
-        if let Some(region) = last.take_if(self, key) {
-            match self.look_at(&region, key, access) {
-                Ok(whole) => return whole.window(region, addr, length),
-                // It has ended, and its number may be another's.
-                Err(AccessError::NoSuchKey) => {}
+        let known = &last.known;
+        let is_known = |region: &mut Arc<Region>| {
+            known.key == key
+                && known.version == region.version()
+                && known.granted.includes(access)
+                && Arc::ptr_eq(region.domain(), self)
+        };
+        match last.region.take_if(is_known) {
+            Some(region) => known.whole.window(region, None, addr, length),
+            None => self.new_window(key, addr, length, access, last),
+        }
+    }
+
+    /// As [`Domain::window`], of a region that has to be looked at.
+    #[inline(never)]
+    fn new_window(
+        self: &Arc<Self>,
+        key: Key,
+        addr: u64,
+        length: u64,
+        access: Access,
+        last: &mut LastRegion,
+    ) -> Result<Window, AccessError> {
+        let may_be = |region: &mut Arc<Region>| region.index() == key.index();
+        if let Some(region) = last.region.take_if(may_be) {
+            match self.look_at(&region, key, access, Some(&mut last.known)) {
+                Ok((whole, bound)) => return whole.window(region, bound, addr, length),
+                // It has ended, or is of another device, and its number may be another's.
+                Err(AccessError::NoSuchKey | AccessError::OtherDomain) => {}
                 Err(error) => return Err(error),
             }
         }
         let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
-        let whole = self.look_at(&region, key, access)?;
-        whole.window(region, addr, length)
+        let (whole, bound) = self.look_at(&region, key, access, Some(&mut last.known))?;
+        whole.window(region, bound, addr, length)
     }
 
     /// All of the region that `key` names, for a use that needs `access`, and the address of its
     /// first byte.
     pub fn whole(self: &Arc<Self>, key: Key, access: Access) -> Result<(Window, u64), AccessError> {
         let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
-        let whole = self.look_at(&region, key, access)?;
-        let (base, length) = (whole.base, whole.length);
-        Ok((whole.window(region, base, length)?, base))
+        let (whole, bound) = self.look_at(&region, key, access, None)?;
+        let window = whole.window(region, bound, whole.base, whole.length)?;
+        Ok((window, whole.base))
     }
 
     /// Checks that `region` is what `key` names, that it is of this domain and that it grants
-    /// `access`; and says what it is now.
-    #[inline(always)]
+    /// `access`; and says what it is now. That is left in `known`, too.
     fn look_at(
         self: &Arc<Self>,
         region: &Arc<Region>,
         key: Key,
         access: Access,
-    ) -> Result<Whole, AccessError> {
-        let state = region.state.lock();
+        known: Option<&mut Known>,
+    ) -> Result<(Extent, Option<Arc<Bound>>), AccessError> {
+        let state = region.state();
         if state.key != key || state.ended {
             return Err(AccessError::NoSuchKey);
         }
         if !Arc::ptr_eq(region.domain(), self) {
             return Err(AccessError::OtherDomain);
         }
-        if !state.granted().includes(access) {
+        let granted = state.granted();
+        if !granted.includes(access) {
             return Err(AccessError::NotAllowed);
         }
-        Ok(Whole {
+        let whole = Extent {
             base: state.base(),
             length: match &state.bound {
                 Some(bound) => bound.layout().length().0,
                 None => region.own_length(),
             },
-            bound: state.bound.clone(),
             generation: region.generation.load(Relaxed),
-        })
+        };
+        if let (Some(known), None) = (known, &state.bound) {
+            *known = Known {
+                version: region.version(),
+                key,
+                granted,
+                whole,
+            };
+        }
+        Ok((whole, state.bound.clone()))
     }
 }
 
-/// What a region was when it was looked at.
-struct Whole {
+/// Where a region begins and how long it is, or was when it was looked at.
+#[derive(Clone, Copy)]
+struct Extent {
     /// The address of its first byte.
     base: u64,
     /// Its bytes.
     length: u64,
-    bound: Option<Arc<Bound>>,
     generation: u32,
 }
 
-impl Whole {
+impl Extent {
     /// The window of `length` bytes at `addr` of `region`, which this is about.
     #[inline(always)]
-    fn window(self, region: Arc<Region>, addr: u64, length: u64) -> Result<Window, AccessError> {
+    fn window(
+        self,
+        region: Arc<Region>,
+        bound: Option<Arc<Bound>>,
+        addr: u64,
+        length: u64,
+    ) -> Result<Window, AccessError> {
         let offset = addr
             .checked_sub(self.base)
             .filter(|&offset| offset <= self.length && length <= self.length - offset)
             .ok_or(AccessError::OutOfBounds)?;
         Ok(Window {
             region,
-            bound: self.bound,
+            bound,
             offset,
             length,
             generation: self.generation,
