@@ -3,10 +3,6 @@
 //! Where the bytes of one side of a copy are, and the short way to all of them at once.
 
 use super::{
-    super::{
-        gate::Inside,
-        odp::span::Resident, //
-    },
     memory::{
         Memory,
         Stretch, //
@@ -25,13 +21,6 @@ pub(super) enum Place<'a> {
     Windows(&'a [Window]),
     /// Memory of the kernel, which its owner vouches for.
     Kernel(Stretch),
-}
-
-/// All bytes of one side, which lie next to each other in memory that stays while this exists.
-pub(super) struct Straight<'a> {
-    pub(super) stretch: Stretch,
-    _resident: Option<Resident>,
-    _memory: Option<Inside<'a, Memory>>,
 }
 
 impl<'a> Bytes<'a> {
@@ -66,40 +55,44 @@ impl<'a> Bytes<'a> {
         unsafe { Self::of_kernel_memory(data, len) }
     }
 
-    /// The first `len` bytes, if they are all that there is, or kernel memory, and need no looking
-    /// for: most copies are short, of one region, and have that. `write` says what is to be done to
-    /// them.
-    #[inline]
-    pub(super) fn straight(self, len: usize, write: bool) -> Option<Straight<'a>> {
-        let found = match self.0 {
-            Place::Kernel(stretch) if stretch.len >= len => Straight {
-                stretch: Stretch { len, ..stretch },
-                _resident: None,
-                _memory: None,
+    /// Calls `f` with the address of the first `len` bytes, if they lie next to each other in memory
+    /// that needs no looking for and are all that there is (of kernel memory, there may be more):
+    /// most copies are short, of one region, and have that. `write` says what `f` does to them. They
+    /// stay while it runs.
+    #[inline(always)]
+    pub(super) fn straight<R>(
+        self,
+        len: usize,
+        write: bool,
+        f: impl FnOnce(*mut u8) -> R,
+    ) -> Option<R> {
+        let memory;
+        let mut resident = None;
+        let stretch = match self.0 {
+            Place::Kernel(stretch) => Stretch {
+                len: stretch.len.min(len),
+                ..stretch
             },
             Place::Windows([window]) if window.bound.is_none() && window.length == len as u64 => {
                 let region = &window.region;
-                let memory = region.memory.enter()?;
+                memory = region.memory.enter()?;
                 if region.generation.load(Relaxed) != window.generation {
                     return None;
                 }
-                let mut resident = None;
-                let stretch = match &*memory {
+                match &*memory {
                     Memory::Paged(memory) => {
                         let paged = memory.paged();
                         let found = paged.resident(window.offset, len, write, &mut resident);
                         found.ok()?
                     }
                     memory => memory.stretch(window.offset, len, &mut 0)?,
-                };
-                Straight {
-                    stretch,
-                    _resident: resident,
-                    _memory: Some(memory),
                 }
             }
-            _ => return None,
+            Place::Windows(_) => return None,
         };
-        (found.stretch.len == len && !found.stretch.io).then_some(found)
+        if stretch.len != len || stretch.io {
+            return None;
+        }
+        Some(f(stretch.addr))
     }
 }
