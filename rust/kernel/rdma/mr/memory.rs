@@ -214,34 +214,39 @@ impl Extents {
         self.extents.get(index + 1).map_or(self.length, |e| e.start)
     }
 
+    /// The extent of number `index`, and where it ends, if `offset` is in it.
+    #[inline(always)]
+    fn extent_at(&self, index: usize, offset: u64) -> Option<(&Extent, u64)> {
+        let extent = self.extents.get(index)?;
+        let end = self.end_of(index);
+        (extent.start <= offset && offset < end).then_some((extent, end))
+    }
+
+    /// The number of the extent that `offset`, which is in one of them, but not in that of number
+    /// `hint`, is in: most often the one behind it.
+    #[inline(never)]
+    fn search(&self, offset: u64, hint: usize) -> Option<usize> {
+        let behind = hint.wrapping_add(1);
+        if self.extent_at(behind, offset).is_some() {
+            return Some(behind);
+        }
+        // The first extent starts at 0, so at least one starts at or before the offset.
+        let after = self.extents.partition_point(|e| e.start <= offset);
+        after.checked_sub(1)
+    }
+
     #[inline]
     fn stretch(&self, offset: u64, len: usize, hint: &mut usize) -> Option<Stretch> {
         if offset >= self.length {
             return None;
         }
-        let here = |index: usize| {
-            let extent = self.extents.get(index)?;
-            let end = self.end_of(index);
-            (extent.start <= offset && offset < end).then_some((extent, end))
-        };
-        // Most often the next bytes are in the same extent or in the one behind it.
-        let found = match here(*hint) {
+        let (extent, end) = match self.extent_at(*hint, offset) {
             Some(found) => found,
             None => {
-                // The first extent starts at 0, so at least one starts at or before the offset.
-                let behind = hint.wrapping_add(1);
-                let index = match here(behind) {
-                    Some(_) => behind,
-                    None => self
-                        .extents
-                        .partition_point(|e| e.start <= offset)
-                        .checked_sub(1)?,
-                };
-                *hint = index;
-                here(index)?
+                *hint = self.search(offset, *hint)?;
+                self.extent_at(*hint, offset)?
             }
         };
-        let (extent, end) = found;
         let into = offset - extent.start;
         let left = end - offset;
         Some(Stretch {
