@@ -3,7 +3,7 @@
 //! Address handles: where datagrams go.
 
 use crate::rdma::{
-    driver::Path,
+    addressing::Path,
     id_table::IdTable,
     mr::region::Domain,
     udata::Udata, //

@@ -6,9 +6,9 @@
 
 use crate::{
     bindings,
-    rdma::driver::{
-        Path,
-        QpAttr, //
+    rdma::{
+        addressing::Path,
+        driver::QpAttr, //
     },
 };
 use kernel::prelude::*;

@@ -27,7 +27,7 @@ use super::{
     },
 };
 use crate::rdma::{
-    driver::Path,
+    addressing::Path,
     mr::{
         access::Access,
         bytes::Bytes,

@@ -10,7 +10,7 @@ use super::{
     wqe::RawSge, //
 };
 use crate::rdma::{
-    driver::Path,
+    addressing::Path,
     mr::{
         fast::Registration,
         key::Key,

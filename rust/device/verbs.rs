@@ -16,6 +16,7 @@ use super::{
     srq::Srq, //
 };
 use crate::rdma::{
+    addressing::Path,
     context::UserContext,
     dmabuf::Imported,
     driver::{
@@ -25,7 +26,6 @@ use crate::rdma::{
         DeviceRef,
         Driver,
         NewMr,
-        Path,
         PortAttr,
         Property,
         QpAttr,

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     bindings,
     rdma::{
-        driver::Path,
+        addressing::Path,
         mr::{
             access::Access,
             fast::Registration,

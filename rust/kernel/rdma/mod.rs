@@ -6,6 +6,7 @@
 //!
 //! - [`driver`]: what a software driver implements; [`ops`] makes the core's table from it,
 //!   [`registration`] brings devices to life.
+//! - [`addressing`]: addresses of devices, and the ways between them.
 //! - [`events`]: what a driver tells the owners of objects; [`wr`]: work requests of the kernel.
 //! - [`object`]: states of objects that the core allocates, and the way back to them.
 //! - [`context`], [`udata`], [`shared_ring`]: what a process maps, sends and shares.
@@ -21,6 +22,7 @@
 //! - [`odp`]: memory that is paged on demand, and advice about it.
 //! - [`peer`]: memory of other devices, offered by their drivers.
 
+pub mod addressing;
 pub mod context;
 pub mod copy;
 pub mod dmabuf;

@@ -4,10 +4,8 @@
 
 use super::{
     super::{
-        driver::{
-            Driver,
-            Path, //
-        },
+        addressing::Path,
+        driver::Driver,
         object::Object,
         udata::Udata, //
     },
