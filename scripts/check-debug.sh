@@ -11,8 +11,8 @@
 #
 #   MRX_SELFTEST  more arguments for mrx-selftest, such as "--filter transfer"
 #   MRX_FILTER    a glob for the suites of selftests/guest
-#   MRX_FAULTS    ways in which memory fails; default "start sweep hunt
-#                 module tests"
+#   MRX_FAULTS    ways in which memory fails; default "start sweep hunt-verbs
+#                 hunt-clients hunt-suites module tests"
 #   MRX_TIMEOUT   seconds that one boot may take; default 3600
 #
 # An emulated processor runs this kernel about ten times slower than Debian's.
@@ -133,7 +133,7 @@ suites() { tests guest /mrx/scripts/debug-guest.sh guest ${MRX_FILTER:+"$MRX_FIL
 
 # ---- failing allocations
 
-WAYS="start sweep hunt module tests"
+WAYS="start sweep hunt-verbs hunt-clients hunt-suites module tests"
 
 # sections: the sections of the module's code, and where the kernel puts each: "+"
 # stands for the code that is gone after loading.
@@ -232,7 +232,8 @@ faults() {
 		case $way in
 		start) tests start /mrx/scripts/debug-guest.sh start ;;
 		sweep) tests sweep /mrx/scripts/debug-guest.sh sweep ${MRX_SELFTEST:-} ;;
-		hunt) tests hunt /mrx/scripts/debug-guest.sh hunt ${MRX_SELFTEST:-} ;;
+		hunt-verbs) tests "$way" /mrx/scripts/debug-guest.sh hunt verbs ${MRX_SELFTEST:-} ;;
+		hunt-clients | hunt-suites) tests "$way" /mrx/scripts/debug-guest.sh hunt "${way#hunt-}" ;;
 		module) tests module /mrx/scripts/debug-guest.sh faults module 7,31,211 ${MRX_SELFTEST:-} ;;
 		tests) tests tests /mrx/scripts/debug-guest.sh faults tests 499,1999 ${MRX_SELFTEST:-} ;;
 		*) die "MRX_FAULTS is of $WAYS" ;;

@@ -19,9 +19,9 @@ code() {
 		"0x$(readelf -SW "$MRX_KO" | sed -nE 's/^.* \.text +PROGBITS +[0-9a-f]+ [0-9a-f]+ ([0-9a-f]+) .*/\1/p')"
 }
 
-# watch [NAME=VALUE...]: from now on the allocation sites of the module are counted,
-# which must not be loaded yet. With parameters of selftests/sites.
-watch() { insmod "$WATCH" module=ib_mrx "$@"; }
+# watch: from now on the allocation sites of the module are counted, which must not be
+# loaded yet.
+watch() { insmod "$WATCH" module=ib_mrx; }
 
 # seen NAME: keeps what was counted.
 seen() {
@@ -322,47 +322,72 @@ hunted_suite() {
 	done
 }
 
+# refuse TIMES: from now on.
+refuse() { echo "$1" >/sys/module/mrx_sites/parameters/refusals; }
+
+# hunt WHAT [ARGUMENT...]: "verbs" is loading, adding and mrx-selftest, "clients" the tests
+# of peer memory and of paging, "suites" suites of selftests/guest.
 hunt() {
-	local client group
+	local what=$1
+	shift
 	begin
-	watch refusals=$REFUSALS
+	watch
 	mark "begin hunt"
+	"hunt_$what" "$@"
+	mark "end hunt"
+	seen "hunt-$what"
+	refuse 0
+	works_afterwards
+}
+
+hunt_verbs() {
+	refuse $REFUSALS
 	hunted "the module is loaded" load_again ib_mrx "$MRX_KO"
 	hunted "the link is added" add_again
 	# shellcheck disable=SC2034 # what "down" looks at
 	RESOURCES=$(rdma resource show $DEVICE)
 	LEFT=("$@")
 	hunted "mrx-selftest" tests_that_are_left
-	if [ $# -eq 0 ]; then
-		for client in c rust; do
-			hunted "the $client client is loaded" load_again mrx_peer_$client "$MRX_TEST_MODULES/peer/mrx_peer_$client.ko"
-			for group in data protocol revoke private change refusal names; do
-				hunted "peer_test $client $group" /mrx/build/selftests/peer_test $client $group
-			done
-			rmmod mrx_peer_$client
-		done
-		modprobe -q udmabuf || true
-		modprobe -q system_heap || true
-		insmod "${MRX_KO%/*}/selftests/odp/exporter/mrx_test_exporter.ko"
-		for group in paging change fuse advise layout rereg dmabuf; do
-			hunted "odp $group" timeout $((120 * PATIENCE)) /mrx/build/selftests/odp $group
-		done
-		rmmod mrx_test_exporter
-	fi
-	seen hunt
 	down
-	if [ $# -eq 0 ]; then
-		export MRX_PATIENCE=$PATIENCE
-		hunted_suite 10_link
-		hunted "15_kapi" bash /mrx/selftests/guest/15_kapi.test.sh
-		hunted_suite 26_cm perftest
-		hunted_suite 27_kernel_users 'NVMe|NFS|MPI'
-		hunted_suite 28_pyverbs
-		seen hunt
-		[ ! -d /sys/module/ib_mrx ] || unload
-		leaks "by the suites"
-	fi
-	mark "end hunt"
-	echo 0 >/sys/module/mrx_sites/parameters/refusals
-	works_afterwards
+}
+
+# peer_test_again CLIENT GROUP: a program that gave up leaves its client registered.
+peer_test_again() {
+	load_again "mrx_peer_$1" "$MRX_TEST_MODULES/peer/mrx_peer_$1.ko"
+	timeout $((12 * PATIENCE)) /mrx/build/selftests/peer_test "$@"
+}
+
+hunt_clients() {
+	local client group groups
+	up
+	refuse $REFUSALS
+	for client in c rust; do
+		# Which callbacks there are is the compiler's to check in Rust.
+		groups=(data protocol revoke change names)
+		[ $client = rust ] || groups+=(private refusal)
+		for group in "${groups[@]}"; do
+			hunted "peer_test $client $group" peer_test_again $client $group
+		done
+		rmmod mrx_peer_$client
+	done
+	modprobe -q udmabuf || true
+	modprobe -q system_heap || true
+	insmod "${MRX_KO%/*}/selftests/odp/exporter/mrx_test_exporter.ko"
+	for group in paging change fuse advise layout rereg dmabuf; do
+		hunted "odp $group" timeout $((12 * PATIENCE)) /mrx/build/selftests/odp $group
+	done
+	rmmod mrx_test_exporter
+	down
+}
+
+hunt_suites() {
+	export MRX_PATIENCE=$PATIENCE
+	refuse $REFUSALS
+	hunted_suite 10_link
+	hunted "15_kapi" bash /mrx/selftests/guest/15_kapi.test.sh
+	hunted_suite 26_cm perftest
+	hunted_suite 27_kernel_users 'NVMe|NFS|MPI'
+	hunted_suite 28_pyverbs
+	[ ! -d /sys/module/ib_mrx ] || unload
+	leaks "by the suites"
 }

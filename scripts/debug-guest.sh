@@ -21,11 +21,13 @@
 #   scripts/debug-guest.sh start
 #         the same with the module when it is loaded and with the link when it is
 #         added
-#   scripts/debug-guest.sh hunt [ARGUMENT...]
-#         mrx-selftest, the tests of peer memory and of paging, and suites of
+#   scripts/debug-guest.sh hunt verbs [ARGUMENT...]
+#   scripts/debug-guest.sh hunt clients
+#   scripts/debug-guest.sh hunt suites
+#         mrx-selftest, or the tests of peer memory and of paging, or suites of
 #         selftests/guest, while each allocation site of the module is refused when
 #         it is first reached, wherever that is. Each is done again until nothing is
-#         refused any more, and then has to pass. With arguments, mrx-selftest only.
+#         refused any more, and then has to pass.
 #   scripts/debug-guest.sh soak MINUTES
 #         the heavy tests in turns
 #

@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test.h"
+
+/* How long a completion may take, in seconds. */
+#define PATIENCE 60
 
 struct ibv_context *context;
 struct ibv_pd *pd;
@@ -98,11 +102,12 @@ void link_repair(struct link *link)
 
 static enum ibv_wc_status wait_for(struct link *link)
 {
+	time_t end = time(NULL) + PATIENCE;
 	struct ibv_wc wc;
 	int n;
 
 	while (!(n = ibv_poll_cq(link->cq, 1, &wc)))
-		;
+		need(time(NULL) < end, "a completion");
 	need(n > 0, "ibv_poll_cq");
 	return wc.status;
 }
