@@ -35,6 +35,8 @@ pub struct Orders {
     pub lifetime: Duration,
     /// Its canaries can be written to, and nothing is paged on demand.
     pub confined: bool,
+    /// Its device may go while it runs.
+    pub device_goes: bool,
     pub coverage: Option<Coverage>,
 }
 
@@ -66,6 +68,7 @@ fn be_hostile(ledger: &'static Ledger, index: Index, orders: &Orders) -> io::Res
         gids: gids(&orders.device),
         buffers: buffers(),
         confined: orders.confined,
+        device_goes: orders.device_goes,
         coverage: orders.coverage,
     }));
     let files: &'static [File] = Vec::leak((0..FILES).map(|_| File::new()).collect());

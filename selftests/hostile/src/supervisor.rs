@@ -161,6 +161,7 @@ fn ill_treat(
                 threads: arguments.threads.max(2),
                 lifetime,
                 confined: number % 2 == 0,
+                device_goes: arguments.no_bystanders,
                 coverage,
             };
             let killed_at = now + lifetime.mul_f64(0.3 + 1.4 * random.f64()) + patient(NEWS) / 10;

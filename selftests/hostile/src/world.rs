@@ -103,6 +103,9 @@ pub struct World {
     pub buffers: Vec<i32>,
     /// Regions end where their memory does, so that canaries may be writable.
     pub confined: bool,
+    /// The device may go. Linux 7.3 then puts a file that is no more when a channel of
+    /// completions is named first in a call (`rdma_lookup_get_uobject`), so there are none.
+    pub device_goes: bool,
     /// Somebody wants to know which code of the module runs.
     pub coverage: Option<Coverage>,
 }
