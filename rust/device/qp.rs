@@ -390,10 +390,10 @@ impl Qp {
         Ok(())
     }
 
-    /// Notes that a request of the other side came before this side can send (IBTA 1.7, 11.6.3.1:
-    /// communication established).
+    /// Notes that a request of the other side came (IBTA 1.7, 11.6.3.1: communication established).
+    #[inline]
     pub fn heard(&self) {
-        if !self.established.xchg(true, Full) {
+        if self.state() == State::ReadyToReceive && !self.established.xchg(true, Full) {
             self.handle.raise(QpEvent::Established);
         }
     }

@@ -8,10 +8,7 @@
 //! side is there, then the other side's memory, then whether it is ready (IBTA 1.7, 9.7 and 10.7).
 
 use super::{
-    attrs::{
-        Attrs,
-        State, //
-    },
+    attrs::Attrs,
     execute::{
         imm_only,
         Failure, //
@@ -123,13 +120,10 @@ impl Transfer<'_> {
             Some(peer) => peer,
             None => qp.port.qps().get(number).filter(|peer| peer.answers(qp))?,
         };
-        if !self.reach(&peer, &self.attrs.path.dgid) {
-            return None;
-        }
-        if peer.state() == State::ReadyToReceive {
+        self.reach(&peer, &self.attrs.path.dgid).then(|| {
             peer.heard();
-        }
-        Some(peer)
+            peer
+        })
     }
 
     /// Does what involves the other side, if that can be reached.

@@ -121,7 +121,9 @@ struct Known {
     version: u64,
     key: Key,
     granted: Access,
-    whole: Extent,
+    base: u64,
+    length: u64,
+    generation: u32,
 }
 
 impl LastRegion {
@@ -133,11 +135,9 @@ impl LastRegion {
                 version: 0,
                 key: Key::from_raw(0),
                 granted: Access::from_bits(0),
-                whole: Extent {
-                    base: 0,
-                    length: 0,
-                    generation: 0,
-                },
+                base: 0,
+                length: 0,
+                generation: 0,
             },
         }
     }
@@ -181,115 +181,100 @@ impl Domain {
                 && known.granted.includes(access)
                 && Arc::ptr_eq(region.domain(), self)
         };
+        let part = |whole: Window, base| {
+            let skip = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
+            whole.part(skip, length)
+        };
         match last.region.take_if(is_known) {
-            Some(region) => known.whole.window(region, None, addr, length),
-            None => self.new_window(key, addr, length, access, last),
-        }
-    }
-
-    /// As [`Domain::window`], of a region that has to be looked at.
-    #[inline(never)]
-    fn new_window(
-        self: &Arc<Self>,
-        key: Key,
-        addr: u64,
-        length: u64,
-        access: Access,
-        last: &mut LastRegion,
-    ) -> Result<Window, AccessError> {
-        let may_be = |region: &mut Arc<Region>| region.index() == key.index();
-        if let Some(region) = last.region.take_if(may_be) {
-            match self.look_at(&region, key, access, Some(&mut last.known)) {
-                Ok((whole, bound)) => return whole.window(region, bound, addr, length),
-                // It has ended, or is of another device, and its number may be another's.
-                Err(AccessError::NoSuchKey | AccessError::OtherDomain) => {}
-                Err(error) => return Err(error),
+            Some(region) => part(known.window(region), known.base),
+            None => {
+                let (whole, base) = self.look_up(key, access, last)?;
+                part(whole, base)
             }
         }
-        let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
-        let (whole, bound) = self.look_at(&region, key, access, Some(&mut last.known))?;
-        whole.window(region, bound, addr, length)
     }
 
     /// All of the region that `key` names, for a use that needs `access`, and the address of its
     /// first byte.
     pub fn whole(self: &Arc<Self>, key: Key, access: Access) -> Result<(Window, u64), AccessError> {
-        let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
-        let (whole, bound) = self.look_at(&region, key, access, None)?;
-        let window = whole.window(region, bound, whole.base, whole.length)?;
-        Ok((window, whole.base))
+        self.look_up(key, access, &mut LastRegion::none())
     }
 
-    /// Checks that `region` is what `key` names, that it is of this domain and that it grants
-    /// `access`; and says what it is now. That is left in `known`, too.
-    fn look_at(
+    /// As [`Domain::whole`]; `last` is looked at first, and taken if it is the region. What was seen
+    /// is left there.
+    #[inline(never)]
+    fn look_up(
         self: &Arc<Self>,
-        region: &Arc<Region>,
         key: Key,
         access: Access,
-        known: Option<&mut Known>,
-    ) -> Result<(Extent, Option<Arc<Bound>>), AccessError> {
-        let state = region.state();
-        if state.key != key || state.ended {
-            return Err(AccessError::NoSuchKey);
+        last: &mut LastRegion,
+    ) -> Result<(Window, u64), AccessError> {
+        let may_be = |region: &mut Arc<Region>| region.index() == key.index();
+        if let Some(region) = last.region.take_if(may_be) {
+            match self.look_at(region, key, access, &mut last.known) {
+                // It has ended, or is of another device, and its number may be another's.
+                Err(AccessError::NoSuchKey | AccessError::OtherDomain) => {}
+                found => return found,
+            }
         }
-        if !Arc::ptr_eq(region.domain(), self) {
-            return Err(AccessError::OtherDomain);
-        }
-        let granted = state.granted();
-        if !granted.includes(access) {
-            return Err(AccessError::NotAllowed);
-        }
-        let whole = Extent {
-            base: state.base(),
-            length: match &state.bound {
-                Some(bound) => bound.layout().length().0,
-                None => region.own_length(),
-            },
-            generation: region.generation.load(Relaxed),
-        };
-        if let (Some(known), None) = (known, &state.bound) {
-            *known = Known {
+        let region = self.find(key).ok_or(AccessError::NoSuchKey)?;
+        self.look_at(region, key, access, &mut last.known)
+    }
+
+    /// As [`Domain::whole`], if `region` is what `key` names. What was seen is left in `known`.
+    fn look_at(
+        self: &Arc<Self>,
+        region: Arc<Region>,
+        key: Key,
+        access: Access,
+        known: &mut Known,
+    ) -> Result<(Window, u64), AccessError> {
+        let (seen, bound) = {
+            let state = region.state();
+            if state.key != key || state.ended {
+                return Err(AccessError::NoSuchKey);
+            }
+            if !Arc::ptr_eq(region.domain(), self) {
+                return Err(AccessError::OtherDomain);
+            }
+            let granted = state.granted();
+            if !granted.includes(access) {
+                return Err(AccessError::NotAllowed);
+            }
+            let seen = Known {
                 version: region.version(),
                 key,
                 granted,
-                whole,
+                base: state.base(),
+                length: match &state.bound {
+                    Some(bound) => bound.layout().length().0,
+                    None => region.own_length(),
+                },
+                generation: region.generation.load(Relaxed),
             };
+            (seen, state.bound.clone())
+        };
+        let (base, whole) = (seen.base, seen.window(region));
+        match bound {
+            Some(_) => Ok((Window { bound, ..whole }, base)),
+            None => {
+                *known = seen;
+                Ok((whole, base))
+            }
         }
-        Ok((whole, state.bound.clone()))
     }
 }
 
-/// Where a region begins and how long it is, or was when it was looked at.
-#[derive(Clone, Copy)]
-struct Extent {
-    /// The address of its first byte.
-    base: u64,
-    /// Its bytes.
-    length: u64,
-    generation: u32,
-}
-
-impl Extent {
-    /// The window of `length` bytes at `addr` of `region`, which this is about.
-    #[inline(always)]
-    fn window(
-        self,
-        region: Arc<Region>,
-        bound: Option<Arc<Bound>>,
-        addr: u64,
-        length: u64,
-    ) -> Result<Window, AccessError> {
-        let offset = addr
-            .checked_sub(self.base)
-            .filter(|&offset| offset <= self.length && length <= self.length - offset)
-            .ok_or(AccessError::OutOfBounds)?;
-        Ok(Window {
+impl Known {
+    /// All of `region`, which this is about.
+    #[inline]
+    fn window(&self, region: Arc<Region>) -> Window {
+        Window {
             region,
-            bound,
-            offset,
-            length,
+            bound: None,
+            offset: 0,
+            length: self.length,
             generation: self.generation,
-        })
+        }
     }
 }
