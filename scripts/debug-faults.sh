@@ -362,7 +362,7 @@ hunt_clients() {
 	up
 	refuse $REFUSALS
 	for client in c rust; do
-		# Which callbacks there are is the compiler's to check in Rust.
+		# The Rust client can lack no callback, and keeps no data of contexts.
 		groups=(data protocol revoke change names)
 		[ $client = rust ] || groups+=(private refusal)
 		for group in "${groups[@]}"; do
@@ -374,7 +374,7 @@ hunt_clients() {
 	modprobe -q system_heap || true
 	insmod "${MRX_KO%/*}/selftests/odp/exporter/mrx_test_exporter.ko"
 	for group in paging change fuse advise layout rereg dmabuf; do
-		hunted "odp $group" timeout $((12 * PATIENCE)) /mrx/build/selftests/odp $group
+		hunted "odp $group" timeout $((120 * PATIENCE)) /mrx/build/selftests/odp $group
 	done
 	rmmod mrx_test_exporter
 	down
