@@ -259,6 +259,19 @@ test_the_module_is_loaded_and_unloaded_with_links_ten_times() {
 	done
 }
 
+# The core's queue is in the device's last operation while its module goes.
+test_the_module_unloads_right_after_an_interface_was_deleted() {
+	local i
+	for i in {1..20}; do
+		load_mrx
+		dummy dummy0 192.0.2.1/24
+		link mrx rxe_mrx0 dummy0
+		ip link delete dummy0
+		rmmod ib_mrx || fail "round $i: the module does not unload"
+		is_gone rxe_mrx0 || fail "round $i: the device stays"
+	done
+}
+
 test_the_module_unloads_right_after_a_program_was_killed() {
 	local i
 	for i in {1..5}; do

@@ -16,6 +16,14 @@
 //! needs a symbol of `ib_uverbs` and is therefore loaded after it, and takes it back. A move to
 //! another network namespace goes the same way. In between the device has no network interface in
 //! the core's table, so that it is not found by it.
+//!
+//! # The end of the module
+//!
+//! A device's last operation is `dealloc_driver`, which other contexts may be in when the module is
+//! unloaded: who deletes the link, or the core's queue. The core keeps a device in its table until
+//! that operation has returned, and `ib_unregister_driver` waits for all devices with an id that are
+//! in the table. So a device that ends bears [`ENDING`], by which nobody else calls his devices, and
+//! the registration waits first until all devices do, and then for those.
 
 use super::{
     driver::{
@@ -89,16 +97,24 @@ pub(super) unsafe extern "C" fn enable_driver<D: Driver>(device: *mut ib_device)
     0
 }
 
+/// The driver id of devices that are in their last operation: the letters "mrx", far from the ids
+/// that the core counts up.
+const ENDING: bindings::rdma_driver_id = 0x6d72_7800;
+
 /// # Safety
 ///
 /// To be called by the core, for a device of driver `D`.
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(device: *mut ib_device) {
     // SAFETY: The core calls this as the last thing before it frees the device.
-    if let Some(state) = unsafe { Object::<ib_device, D>::take(device) } {
-        state.gone();
-        state.handle().close();
-        DEVICES.fetch_sub(1, Full);
-    }
+    let Some(state) = (unsafe { Object::<ib_device, D>::take(device) }) else {
+        return;
+    };
+    state.gone();
+    state.handle().close();
+    drop(state);
+    // SAFETY: As above; `ib_uverbs` has let go of the device.
+    unsafe { (*device).ops.driver_id = ENDING };
+    DEVICES.fetch_sub(1, Full);
 }
 
 /// Has the device unregistered soon, from another context, if it is registered.
@@ -130,7 +146,7 @@ unsafe impl<L: Link> Send for Registration<L> {}
 // SAFETY: As above.
 unsafe impl<L: Link> Sync for Registration<L> {}
 
-/// Devices that exist, from before their registration until after their last operation.
+/// Devices that exist, from before their registration until they bear [`ENDING`].
 static DEVICES: Atomic<i32> = Atomic::new(0);
 
 /// The link type of the module's registration, for the devices made by it.
@@ -296,8 +312,8 @@ impl<L: Link> Registration<L> {
 #[pinned_drop]
 impl<L: Link> PinnedDrop for Registration<L> {
     fn drop(self: Pin<&mut Self>) {
-        // First no new devices, then no devices, then no client, which devices need until their
-        // end.
+        // First no new devices, then no devices, then nobody in their last operation, then no
+        // client, which devices need until their end.
         // SAFETY: Both were registered by `new`.
         unsafe {
             bindings::rdma_link_unregister(self.link.get());
@@ -305,6 +321,7 @@ impl<L: Link> PinnedDrop for Registration<L> {
             while DEVICES.load(Acquire) != 0 {
                 fsleep(Delta::from_millis(1));
             }
+            bindings::ib_unregister_driver(ENDING);
             bindings::ib_unregister_client(self.client.get());
         }
     }
