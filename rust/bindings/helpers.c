@@ -243,6 +243,12 @@ void mrx_cond_resched(void)
 	cond_resched();
 }
 
+bool mrx_pause(void)
+{
+	cond_resched();
+	return !fatal_signal_pending(current);
+}
+
 bool mrx_notifier_may_wait(const struct mmu_notifier_range *range)
 {
 	return mmu_notifier_range_blockable(range);

@@ -64,6 +64,7 @@ void *mrx_map_physical(u64 addr, size_t len, bool *mapped);
 bool mrx_ratelimit(void);
 bool mrx_fatal_signal_pending(void);
 void mrx_cond_resched(void);
+bool mrx_pause(void);
 void mrx_local_bh_disable(void);
 void mrx_local_bh_enable(void);
 bool mrx_mod_delayed_work(struct workqueue_struct *queue, struct delayed_work *work);

@@ -52,7 +52,7 @@ impl Transfer<'_> {
         self.with_reading_peer(|this, peer| {
             check_alignment(remote)?;
             this.check_remote(peer, remote, WORD, Access::REMOTE_ATOMIC)?;
-            let found = Stream::new(Bytes::of(this.remote))
+            let found = Stream::new(this.workspace.remote.bytes())
                 .with_word(
                     || this.go_on(),
                     |word| match operation {
@@ -67,7 +67,7 @@ impl Transfer<'_> {
             let found = found.to_ne_bytes();
             // SAFETY: The bytes outlive the copy.
             let from = unsafe { Bytes::of_kernel_memory(found.as_ptr(), found.len()) };
-            transfer(Bytes::of(this.local), from, WORD, || this.go_on())
+            transfer(this.workspace.local.bytes(), from, WORD, || this.go_on())
                 .map_err(|_| Failure::Fatal(Status::LocalProtection))
         })
     }
@@ -87,7 +87,7 @@ impl Transfer<'_> {
         self.with_reading_peer(|this, peer| {
             check_alignment(remote)?;
             this.check_remote(peer, remote, WORD, Access::REMOTE_WRITE)?;
-            Stream::new(Bytes::of(this.remote))
+            Stream::new(this.workspace.remote.bytes())
                 .with_word(
                     || this.go_on(),
                     |word| word.store(u64::from_ne_bytes(bytes), Release),

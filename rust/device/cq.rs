@@ -63,6 +63,8 @@ struct Ring {
     /// The queue has been destroyed; nothing is written to the ring any more.
     closed: bool,
     producer: u32,
+    /// How far the owner was known to have read.
+    consumer: u32,
     notify: Notify,
     overflowed: bool,
 }
@@ -223,6 +225,7 @@ impl Cq {
                     mapping,
                     closed: false,
                     producer: 0,
+                    consumer: 0,
                     notify: Notify::Nothing,
                     overflowed: false,
                 }, "Cq::ring"),
@@ -264,6 +267,7 @@ impl Cq {
             }
             ring.set_producer(moved);
             own.producer = moved;
+            own.consumer = 0;
             own.overflowed = false;
             break (
                 core::mem::replace(&mut own.ring, ring),
@@ -285,7 +289,10 @@ impl Cq {
                 return;
             }
             let next = own.ring.next(own.producer);
-            if next == own.ring.consumer() {
+            if next == own.consumer {
+                own.consumer = own.ring.consumer();
+            }
+            if next == own.consumer {
                 (false, !core::mem::replace(&mut own.overflowed, true))
             } else {
                 match own.mapping {

@@ -115,8 +115,8 @@ impl Transfer<'_> {
     /// Copies the datagram out of the sender's memory. What is wrong with that memory must be known
     /// before a receive is used up: the receiver has nothing to do with it.
     fn gather(&mut self) -> Result<(), Failure> {
-        let room = self.gathered.len();
-        let start = self.gathered.as_mut_ptr();
+        let room = self.workspace.gathered.len();
+        let start = self.workspace.gathered.as_mut_ptr();
         // SAFETY: The buffer outlives the copy, and nothing else uses it meanwhile.
         let to = unsafe { Bytes::into_kernel_memory(start, room) };
         self.push_bytes(to).map_err(|error| {
@@ -157,7 +157,7 @@ impl Transfer<'_> {
             recv.elements(max_sge)
                 .is_none_or(|elements| total(elements) >= length)
         };
-        if !peer.take_recv(self.recv, fits) {
+        if !peer.take_recv(&mut self.workspace.recv, fits) {
             return Err(Failure::Unanswered);
         }
         self.check_recv(peer, length)?;
@@ -169,7 +169,7 @@ impl Transfer<'_> {
             network: Some(envelope.network),
             src_qp: self.qp.wire_number(),
             solicited: self.request.solicited,
-            ..peer.completion(self.recv.wr_id(), Done::Recv)
+            ..peer.completion(self.workspace.recv.wr_id(), Done::Recv)
         });
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Transfer<'_> {
     fn scatter(&self, header: &[u8; HEADER]) -> Result<(), CopyError> {
         // SAFETY: The header lives as long as the stream.
         let header = unsafe { Bytes::of_kernel_memory(header.as_ptr(), HEADER) };
-        let mut into = Stream::new(Bytes::of(self.remote));
+        let mut into = Stream::new(self.workspace.remote.bytes());
         for (bytes, length) in [(header, HEADER as u64), (self.bytes(), self.request.length)] {
             copy(&mut into, &mut Stream::new(bytes), length, &mut || {
                 self.go_on()

@@ -36,13 +36,27 @@ use kernel::{
 
 /// What became of the request at the head of the queue.
 pub enum Verdict {
-    /// It is done with, well or badly.
-    Done,
+    /// It is done with. Its owner is told of this, if of anything.
+    Done(Option<Ended>),
+    /// It failed, of which its owner is told, and the queue pair breaks.
+    Broken(Ended),
     /// It has to be tried again after a while.
     Later {
         /// In how many microseconds.
         micros: u64,
     },
+}
+
+/// How a request ended.
+pub struct Ended {
+    /// What its poster calls it.
+    pub wr_id: u64,
+    /// Whether it went well.
+    pub status: Status,
+    /// What it was.
+    pub done: Done,
+    /// Bytes that were moved.
+    pub byte_len: u32,
 }
 
 /// Why a request did not succeed.
@@ -110,15 +124,9 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue, last_peer: &mut Option<Arc<Qp
     let limits = send.limits();
     let SendQueue {
         wqe,
-        recv,
-        local,
-        remote,
-        last_local,
-        last_remote,
-        gathered,
+        workspace,
         attempts,
         attrs,
-        route,
         ..
     } = send;
     let attrs = qp.refresh(attrs);
@@ -135,13 +143,7 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue, last_peer: &mut Option<Arc<Qp
         wqe,
         request: &request,
         inline,
-        recv,
-        local,
-        remote,
-        last_local,
-        last_remote,
-        gathered,
-        route,
+        workspace,
         last_peer,
     };
     let outcome = match operation {
@@ -159,21 +161,21 @@ pub fn execute(qp: &Arc<Qp>, send: &mut SendQueue, last_peer: &mut Option<Arc<Qp
             Fate::Again { micros } => return Verdict::Later { micros },
             Fate::Broken(status) => {
                 counters.count(Counter::SendErrors);
-                qp.complete_send(request.wr_id, status, kind(), 0);
-                qp.fail(None);
-                return Verdict::Done;
+                return Verdict::Broken(Ended {
+                    wr_id: request.wr_id,
+                    status,
+                    done: kind(),
+                    byte_len: 0,
+                });
             }
         },
     }
-    if request.signalled || qp.signal_all {
-        qp.complete_send(
-            request.wr_id,
-            Status::Success,
-            kind(),
-            request.length as u32,
-        );
-    }
-    Verdict::Done
+    Verdict::Done((request.signalled || qp.signal_all).then(|| Ended {
+        wr_id: request.wr_id,
+        status: Status::Success,
+        done: kind(),
+        byte_len: request.length as u32,
+    }))
 }
 
 /// What a failure means for a request.

@@ -63,6 +63,7 @@ use kernel::{
             Acquire,
             Atomic,
             AtomicFlag,
+            Full,
             Relaxed,
             Release, //
         },
@@ -111,13 +112,19 @@ global_lock! {
     unsafe(uninit) static QPS: Mutex<Option<Arc<QpTable>>> = None;
 }
 
-/// How often addresses have changed, on any device.
-static ADDRESS_GENERATION: Atomic<u32> = Atomic::new(0);
+/// How often it has changed who can be reached.
+static REACH_GENERATION: Atomic<u32> = Atomic::new(0);
 
-/// How often addresses have changed, on any device. What was found out about addresses holds as
-/// long as this stays.
-pub fn address_generation() -> u32 {
-    ADDRESS_GENERATION.load(Acquire)
+/// How often an address or the state of an interface has changed, on any device. What was found out
+/// about who can be reached holds as long as this stays.
+#[inline]
+pub fn reach_generation() -> u32 {
+    REACH_GENERATION.load(Acquire)
+}
+
+/// What was found out before about who can be reached holds no longer.
+fn reach_has_changed() {
+    REACH_GENERATION.fetch_add(1, Full);
 }
 
 /// What all devices share. To be dropped after the last of them has gone.
@@ -288,6 +295,12 @@ impl Port {
         self.running.load(Relaxed) != 0
     }
 
+    /// Whether the interface can send from now on.
+    fn set_running(&self, running: bool) {
+        self.running.store(u32::from(running), Release);
+        reach_has_changed();
+    }
+
     /// Whether the device is being taken from its users, who are waited for.
     pub fn is_leaving(&self) -> bool {
         self.leaving.load(Relaxed)
@@ -300,7 +313,7 @@ impl Port {
 
     /// Notes that what was known of addresses is void.
     pub fn addresses_changed(&self) {
-        ADDRESS_GENERATION.fetch_add(1, kernel::sync::atomic::Full);
+        reach_has_changed();
     }
 
     /// The device is there for its users.
@@ -435,7 +448,7 @@ impl Watcher for PortWatcher {
     fn unregistering(dev: &NetDevice) {
         Port::for_each(|port| {
             if port.netdev == *dev {
-                port.running.store(0, Release);
+                port.set_running(false);
                 unregister_later(port.as_ref());
             }
         });
@@ -444,7 +457,7 @@ impl Watcher for PortWatcher {
     fn changed(dev: &NetDevice) {
         Port::for_each(|port| {
             if port.netdev == *dev {
-                port.running.store(u32::from(dev.is_running()), Release);
+                port.set_running(dev.is_running());
             }
         });
     }

@@ -7,6 +7,7 @@ use super::{
     counters::Counter,
     execute::{
         self,
+        Ended,
         Verdict, //
     },
     qp::Qp,
@@ -101,16 +102,26 @@ impl Qp {
                 }
                 _ => return None,
             }
-            if left == 0 || !send.peek() {
+            if left == 0 {
                 return None;
             }
             if let Some(micros) = left_to_wait(&mut send) {
                 return Some(micros);
             }
+            send.peek();
             match execute::execute(self, &mut send, &mut last_peer) {
-                Verdict::Done => {
+                Verdict::Done(ended) => {
                     send.pop();
                     left -= 1;
+                    if let Some(ended) = ended {
+                        self.complete_send(ended);
+                    }
+                }
+                Verdict::Broken(ended) => {
+                    send.pop();
+                    left -= 1;
+                    self.complete_send(ended);
+                    self.fail(None);
                 }
                 Verdict::Later { micros } => {
                     // Not for ever, and far from what a time in nanoseconds can hold.
@@ -120,20 +131,22 @@ impl Qp {
                     return Some(micros);
                 }
             }
-            if task::is_dying() {
+            if !task::pause() {
                 return Some(0);
             }
-            task::let_others_run();
         }
     }
 
     fn flush_sends(&self, send: &mut SendQueue) {
         for _ in 0..send.len() {
-            if !send.peek() {
-                break;
-            }
-            self.complete_send(send.wqe.wr_id(), Status::Flushed, Done::Send, 0);
+            send.peek();
             send.pop();
+            self.complete_send(Ended {
+                wr_id: send.wqe.wr_id(),
+                status: Status::Flushed,
+                done: Done::Send,
+                byte_len: 0,
+            });
             task::let_others_run();
         }
     }
@@ -176,11 +189,11 @@ impl Qp {
     }
 
     /// Posts the completion of a send.
-    pub fn complete_send(&self, wr_id: u64, status: Status, done: Done, byte_len: u32) {
+    fn complete_send(&self, ended: Ended) {
         self.send_cq.post(&Completion {
-            status,
-            byte_len,
-            ..self.completion(wr_id, done)
+            status: ended.status,
+            byte_len: ended.byte_len,
+            ..self.completion(ended.wr_id, ended.done)
         });
     }
 

@@ -260,12 +260,13 @@ impl Qp {
         self.partner.load(Relaxed)
     }
 
-    /// Whether it executes requests of `other`: it is connected to that, and of the same kind.
+    /// The state in which it executes requests of `other`; `None` if it does not: it has to be
+    /// connected to that, and of the same kind.
     #[inline]
-    pub fn answers(&self, other: &Self) -> bool {
-        self.state().receives()
-            && self.partner() == other.number
-            && self.transport == other.transport
+    pub fn answers(&self, other: &Self) -> Option<State> {
+        let state = self.state();
+        let is_partner = self.partner() == other.number && self.transport == other.transport;
+        (state.receives() && is_partner).then_some(state)
     }
 
     /// What requests of the other side may do.
@@ -390,10 +391,11 @@ impl Qp {
         Ok(())
     }
 
-    /// Notes that a request of the other side came (IBTA 1.7, 11.6.3.1: communication established).
+    /// Notes that a request of the other side came in `state` (IBTA 1.7, 11.6.3.1: communication
+    /// established).
     #[inline]
-    pub fn heard(&self) {
-        if self.state() == State::ReadyToReceive && !self.established.xchg(true, Full) {
+    pub fn heard(&self, state: State) {
+        if state == State::ReadyToReceive && !self.established.xchg(true, Full) {
             self.handle.raise(QpEvent::Established);
         }
     }

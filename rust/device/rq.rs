@@ -4,6 +4,7 @@
 
 use super::wqe::{
     RawRecv,
+    RawSge,
     MAX_SGE,
     RECV_HEADER, //
 };
@@ -28,6 +29,8 @@ pub struct RecvQueue {
     /// Absent if the ring is filled by a user in the kernel.
     mapping: Option<Mapping>,
     consumer: u32,
+    /// How far the owner was known to have posted.
+    producer: u32,
     max_sge: u32,
 }
 
@@ -39,7 +42,7 @@ fn make_ring(
     if max_sge as usize > MAX_SGE {
         return Err(EINVAL);
     }
-    let entry = RECV_HEADER + max_sge as usize * size_of::<super::wqe::RawSge>();
+    let entry = RECV_HEADER + max_sge as usize * size_of::<RawSge>();
     let ring = SharedRing::new(max_wr, entry)?;
     let mapping = context
         .map(|context| context.offer(ring.clone()))
@@ -55,6 +58,7 @@ impl RecvQueue {
             ring,
             mapping,
             consumer: 0,
+            producer: 0,
             max_sge,
         })
     }
@@ -110,12 +114,19 @@ impl RecvQueue {
 
     /// Takes the next receive out of the ring, if `fits`. Returns whether there was one that did.
     pub fn take(&mut self, out: &mut RawRecv, fits: impl FnOnce(&RawRecv) -> bool) -> bool {
-        if self.ring.producer() == self.consumer {
+        if self.producer == self.consumer {
+            self.producer = self.ring.producer();
+        }
+        if self.producer == self.consumer {
             return false;
         }
-        self.ring.read_part(self.consumer, out, 0..RECV_HEADER);
+        // Most receives have one element.
+        let most = RECV_HEADER + size_of::<RawSge>();
+        self.ring.read_part(self.consumer, out, 0..most);
         let len = out.len(self.max_sge);
-        self.ring.read_part(self.consumer, out, RECV_HEADER..len);
+        if len > most {
+            self.ring.read_part(self.consumer, out, most..len);
+        }
         if !fits(out) {
             return false;
         }
@@ -127,6 +138,7 @@ impl RecvQueue {
     /// Forgets everything that was posted.
     pub fn reset(&mut self) {
         self.consumer = 0;
+        self.producer = 0;
         self.ring.set_consumer(0);
         self.ring.set_producer(0);
     }

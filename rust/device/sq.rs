@@ -20,10 +20,7 @@ use crate::{
             Mapping,
             UserContext, //
         },
-        mr::window::{
-            LastRegion,
-            Window, //
-        },
+        mr::side::Side,
         shared_ring::SharedRing, //
     },
 };
@@ -47,14 +44,14 @@ pub struct Attempts {
     pub not_ready: u8,
 }
 
-/// Where the other side was found, and in which generation of addresses.
+/// How the other side was reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// The queue pair.
-    pub qp_num: u32,
-    /// The address of its device.
+    /// Its device, by the place of that in memory; only to be compared.
+    pub device: usize,
+    /// The address that the device had.
     pub gid: [u8; 16],
-    /// The table of addresses was this old.
+    /// The generation in which that was found out.
     pub generation: u32,
 }
 
@@ -69,27 +66,56 @@ pub struct SendQueue {
     limits: SendLimits,
     /// The request that is being executed.
     pub wqe: KBox<RawSend>,
-    /// The receive of the other side that it goes into.
-    pub recv: KBox<RawRecv>,
-    /// The local bytes.
-    pub local: KVec<Window>,
-    /// The bytes of the other side.
-    pub remote: KVec<Window>,
-    /// What `local` was of in the last request.
-    pub last_local: LastRegion,
-    /// As `last_local`, of `remote`.
-    pub last_remote: LastRegion,
-    /// Where a datagram is gathered before anybody's receive is used up for it; empty on
-    /// connections.
-    pub gathered: KVec<u8>,
+    /// What its execution works with.
+    pub workspace: Workspace,
     /// For the request at the head, once it had to wait.
     pub attempts: Option<Attempts>,
     /// Until when the request at the head has to wait.
     pub not_before: Option<Instant<Monotonic>>,
     /// The attributes that the last request was executed with.
     pub attrs: Snapshot,
+}
+
+/// What the execution of requests works with. Some of it is left for the next request, which most
+/// likely needs the same.
+pub struct Workspace {
+    /// The receive of the other side that the request goes into.
+    pub recv: KBox<RawRecv>,
+    /// The local bytes.
+    pub local: Side,
+    /// The bytes of the other side.
+    pub remote: Side,
+    /// Where a datagram is gathered before anybody's receive is used up for it; empty on
+    /// connections.
+    pub gathered: KVec<u8>,
     /// Where the other side was found last.
     pub route: Option<Route>,
+}
+
+impl Workspace {
+    /// Makes one for requests of up to [`MAX_SGE`] elements, and datagrams of `gather` bytes.
+    fn new(gather: usize) -> Result<Self> {
+        Ok(Self {
+            recv: KBox::new(RawRecv::default(), GFP_KERNEL_ACCOUNT)?,
+            local: Side::new(MAX_SGE)?,
+            remote: Side::new(MAX_SGE)?,
+            gathered: KVec::from_elem(0, gather, GFP_KERNEL_ACCOUNT)?,
+            route: None,
+        })
+    }
+
+    /// The request is done with.
+    #[inline(always)]
+    fn finish(&mut self) {
+        self.local.finish();
+        self.remote.finish();
+    }
+
+    /// Forgets regions.
+    fn forget(&mut self) {
+        self.local.forget();
+        self.remote.forget();
+    }
 }
 
 impl SendQueue {
@@ -124,16 +150,10 @@ impl SendQueue {
                 from_kernel: context.is_none(),
             },
             wqe: KBox::new(RawSend::default(), GFP_KERNEL_ACCOUNT)?,
-            recv: KBox::new(RawRecv::default(), GFP_KERNEL_ACCOUNT)?,
-            local: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
-            remote: KVec::with_capacity(MAX_SGE, GFP_KERNEL_ACCOUNT)?,
-            last_local: LastRegion::none(),
-            last_remote: LastRegion::none(),
-            gathered: KVec::from_elem(0, gather, GFP_KERNEL_ACCOUNT)?,
+            workspace: Workspace::new(gather)?,
             attempts: None,
             not_before: None,
             attrs: Snapshot::default(),
-            route: None,
         })
     }
 
@@ -168,11 +188,8 @@ impl SendQueue {
         self.ring.distance(self.consumer, self.ring.producer())
     }
 
-    /// Copies the request at the head out of the ring. Returns whether there is one.
-    pub fn peek(&mut self) -> bool {
-        if self.ring.producer() == self.consumer {
-            return false;
-        }
+    /// Copies the request at the head, which has been posted, out of the ring.
+    pub fn peek(&mut self) {
         // Most requests have one element, and some operations use it whatever their number.
         let most = SEND_HEADER + size_of::<RawSge>();
         self.ring.read_part(self.consumer, &mut *self.wqe, 0..most);
@@ -181,7 +198,6 @@ impl SendQueue {
             self.ring
                 .read_part(self.consumer, &mut *self.wqe, most..len);
         }
-        true
     }
 
     /// The inline data of the request at the head. The process may change it at any time.
@@ -189,10 +205,9 @@ impl SendQueue {
         self.ring.slot(self.consumer).wrapping_add(SEND_HEADER)
     }
 
-    /// Says that the request at the head is done with.
+    /// Says that the request at the head is done with. Who is told that it is finds room for another.
     pub fn pop(&mut self) {
-        self.last_local.keep_first_of(&mut self.local);
-        self.last_remote.keep_first_of(&mut self.remote);
+        self.workspace.finish();
         self.attempts = None;
         self.not_before = None;
         self.consumer = self.ring.next(self.consumer);
@@ -211,16 +226,13 @@ impl SendQueue {
         self.consumer = 0;
         self.ring.set_consumer(0);
         self.ring.set_producer(0);
-        self.route = None;
+        self.workspace.route = None;
         self.forget();
     }
 
     /// Forgets what belongs to the request at the head, or to the last one.
     fn forget(&mut self) {
-        self.local.clear();
-        self.remote.clear();
-        self.last_local = LastRegion::none();
-        self.last_remote = LastRegion::none();
+        self.workspace.forget();
         self.attempts = None;
         self.not_before = None;
     }

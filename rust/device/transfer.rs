@@ -13,6 +13,7 @@ use super::{
         imm_only,
         Failure, //
     },
+    port::reach_generation,
     qp::Qp,
     request::{
         Local,
@@ -21,7 +22,10 @@ use super::{
         SendRequest,
         Sge, //
     },
-    sq::Route,
+    sq::{
+        Route,
+        Workspace, //
+    },
     status::{
         Completion,
         Done,
@@ -30,7 +34,6 @@ use super::{
     },
     wqe::{
         total,
-        RawRecv,
         RawSend,
         RawSge, //
     },
@@ -46,10 +49,10 @@ use crate::rdma::{
         },
         key::Key,
         region::Domain,
+        side::Side,
         window::{
             AccessError,
-            LastRegion,
-            Window, //
+            Wanted, //
         },
     },
     task, //
@@ -66,13 +69,7 @@ pub struct Transfer<'a> {
     pub(super) wqe: &'a RawSend,
     pub(super) request: &'a SendRequest<'a>,
     pub(super) inline: *const u8,
-    pub(super) recv: &'a mut RawRecv,
-    pub(super) local: &'a mut KVec<Window>,
-    pub(super) remote: &'a mut KVec<Window>,
-    pub(super) last_local: &'a mut LastRegion,
-    pub(super) last_remote: &'a mut LastRegion,
-    pub(super) gathered: &'a mut KVec<u8>,
-    pub(super) route: &'a mut Option<Route>,
+    pub(super) workspace: &'a mut Workspace,
     /// The other side of the request before this one, if it was executed just now.
     pub(super) last_peer: &'a mut Option<Arc<Qp>>,
 }
@@ -116,12 +113,13 @@ impl Transfer<'_> {
     pub fn peer(&mut self) -> Option<Arc<Qp>> {
         let (qp, number) = (self.qp, self.attrs.dest_qp_num);
         let last = self.last_peer.take();
-        let peer = match last.filter(|peer| peer.number == number && peer.answers(qp)) {
+        let peer = match last.filter(|peer| peer.number == number) {
             Some(peer) => peer,
-            None => qp.port.qps().get(number).filter(|peer| peer.answers(qp))?,
+            None => qp.port.qps().get(number)?,
         };
+        let state = peer.answers(qp)?;
         self.reach(&peer, &self.attrs.path.dgid).then(|| {
-            peer.heard();
+            peer.heard(state);
             peer
         })
     }
@@ -157,32 +155,34 @@ impl Transfer<'_> {
     }
 
     /// Whether the device of `peer` has the address `gid` and both devices can send.
+    #[inline(always)]
     pub(super) fn reach(&mut self, peer: &Arc<Qp>, gid: &[u8; 16]) -> bool {
-        if !self.qp.port.is_running() || !peer.port.is_running() {
-            return false;
-        }
         let route = Route {
-            qp_num: peer.number,
+            device: Arc::as_ptr(&peer.port).addr(),
             gid: *gid,
-            generation: super::port::address_generation(),
+            generation: reach_generation(),
         };
-        if *self.route != Some(route) {
-            if !peer.port.owns_gid(gid) {
-                return false;
-            }
-            *self.route = Some(route);
+        self.workspace.route == Some(route) || self.reach_anew(peer, route)
+    }
+
+    /// As [`Transfer::reach`], where that was not found out before.
+    #[inline(never)]
+    fn reach_anew(&mut self, peer: &Arc<Qp>, route: Route) -> bool {
+        let (from, to) = (&self.qp.port, &peer.port);
+        let found = from.is_running() && to.is_running() && to.owns_gid(&route.gid);
+        if found {
+            self.workspace.route = Some(route);
         }
-        true
+        found
     }
 
     /// Checks the local elements.
     pub(super) fn check_local(&mut self, access: Access) -> Result<(), Failure> {
-        self.local.clear();
+        self.workspace.local.clear();
         match self.request.local {
             Local::Inline(_) => Ok(()),
-            Local::Elements(elements) => windows(
-                self.local,
-                self.last_local,
+            Local::Elements(elements) => add_elements(
+                &mut self.workspace.local,
                 &self.qp.domain,
                 elements,
                 access,
@@ -201,24 +201,28 @@ impl Transfer<'_> {
         length: u64,
         access: Access,
     ) -> Result<(), Failure> {
-        self.remote.clear();
+        self.workspace.remote.clear();
         if !peer.grants().includes(access) {
             return Err(INVALID_REQUEST);
         }
         if length == 0 {
             return Ok(());
         }
-        let (key, addr) = (remote.key, remote.addr);
-        let window = peer
-            .domain
-            .remote_window(key, addr, length, access, peer.number, self.last_remote)
-            .map_err(|_| REMOTE_ACCESS)?;
-        push(self.remote, window).map_err(|_| REMOTE_ACCESS)
+        let wanted = Wanted {
+            key: remote.key,
+            addr: remote.addr,
+            length,
+            access,
+        };
+        self.workspace
+            .remote
+            .add_remote(&peer.domain, wanted, peer.number)
+            .map_err(|_| REMOTE_ACCESS)
     }
 
     /// Takes a receive of the other side.
     pub(super) fn take_recv(&mut self, peer: &Arc<Qp>) -> Result<(), Failure> {
-        if peer.take_recv(self.recv, |_| true) {
+        if peer.take_recv(&mut self.workspace.recv, |_| true) {
             return Ok(());
         }
         if !peer.state().receives() {
@@ -236,7 +240,7 @@ impl Transfer<'_> {
             extra,
             src_qp: self.qp.wire_number(),
             solicited: self.request.solicited,
-            ..peer.completion(self.recv.wr_id(), done)
+            ..peer.completion(self.workspace.recv.wr_id(), done)
         });
     }
 
@@ -249,18 +253,17 @@ impl Transfer<'_> {
 
     /// Checks the receive that was taken, which is to hold `length` bytes.
     pub(super) fn check_recv(&mut self, peer: &Arc<Qp>, length: u64) -> Result<(), Failure> {
-        let Some(elements) = self.recv.elements(peer.recv_max_sge) else {
+        let Some(elements) = self.workspace.recv.elements(peer.recv_max_sge) else {
             return Err(self.fail_recv(peer, Status::LocalQpOperation, Status::RemoteOperation));
         };
         if total(elements) < length {
             return Err(self.fail_recv(peer, Status::LocalLength, Status::RemoteInvalidRequest));
         }
-        self.remote.clear();
+        self.workspace.remote.clear();
         // What the message does not reach is not looked at, as programs expect: ib_send_bw posts
         // receives that go beyond the end of its region.
-        if windows(
-            self.remote,
-            self.last_remote,
+        if add_elements(
+            &mut self.workspace.remote,
             &peer.domain,
             elements,
             Access::LOCAL_WRITE,
@@ -293,7 +296,7 @@ impl Transfer<'_> {
         self.with_peer(|this, peer| {
             this.take_recv(peer)?;
             this.check_recv(peer, this.request.length)?;
-            this.push_bytes(Bytes::of(this.remote))
+            this.push_bytes(this.workspace.remote.bytes())
                 .map_err(|error| this.copy_failed(peer, error))?;
             if let Extra::Invalidate(key) = extra {
                 let key = Key::from_raw(key);
@@ -314,7 +317,7 @@ impl Transfer<'_> {
             if imm.is_some() {
                 this.take_recv(peer)?;
             }
-            if let Err(e) = this.push_bytes(Bytes::of(this.remote)) {
+            if let Err(e) = this.push_bytes(this.workspace.remote.bytes()) {
                 let failure = match e {
                     CopyError::To(_) => REMOTE_ACCESS,
                     CopyError::From(_) => Failure::Fatal(Status::LocalProtection),
@@ -339,7 +342,7 @@ impl Transfer<'_> {
         self.with_reading_peer(|this, peer| {
             let length = this.request.length;
             this.check_remote(peer, remote, length, Access::REMOTE_READ)?;
-            let (to, from) = (Bytes::of(this.local), Bytes::of(this.remote));
+            let (to, from) = (this.workspace.local.bytes(), this.workspace.remote.bytes());
             transfer(to, from, length, || this.go_on()).map_err(|error| match error {
                 CopyError::From(_) => REMOTE_ACCESS,
                 CopyError::To(_) => Failure::Fatal(Status::LocalProtection),
@@ -357,7 +360,7 @@ impl Transfer<'_> {
     #[inline]
     pub(super) fn bytes(&self) -> Bytes<'_> {
         match self.request.local {
-            Local::Elements(_) => Bytes::of(self.local),
+            Local::Elements(_) => self.workspace.local.bytes(),
             // SAFETY: The inline data is in the slot of the request, which is not given back
             // before the request is done with; the length is within the slot by the limits of the
             // queue.
@@ -374,16 +377,14 @@ impl Transfer<'_> {
     /// Whether a long copy goes on: not when its queue pair broke, its process is dying or its
     /// device is going away.
     pub(super) fn go_on(&self) -> bool {
-        task::let_others_run();
-        self.qp.state().receives() && !task::is_dying() && !self.qp.port.is_leaving()
+        task::pause() && self.qp.state().receives() && !self.qp.port.is_leaving()
     }
 }
 
-/// Checks the first `length` bytes of `elements`, or all of them if they have less, and puts their
-/// windows into `out`. `last` is the region that is looked at first. Elements of no bytes need no region.
-fn windows(
-    out: &mut KVec<Window>,
-    last: &mut LastRegion,
+/// Checks the first `length` bytes of `elements`, or all of them if they have less, and adds them to
+/// `side`. Elements of no bytes need no region.
+fn add_elements(
+    side: &mut Side,
     domain: &Arc<Domain>,
     elements: &[RawSge],
     access: Access,
@@ -396,13 +397,13 @@ fn windows(
             continue;
         }
         length -= part;
-        push(out, domain.window(sge.key, sge.addr, part, access, last)?)?;
+        let wanted = Wanted {
+            key: sge.key,
+            addr: sge.addr,
+            length: part,
+            access,
+        };
+        side.add(domain, wanted)?;
     }
     Ok(())
-}
-
-/// Adds a window; the list has room for as many as there can be.
-fn push(out: &mut KVec<Window>, window: Window) -> Result<(), AccessError> {
-    out.push_within_capacity(window)
-        .map_err(|_| AccessError::OutOfBounds)
 }

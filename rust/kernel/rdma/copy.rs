@@ -38,8 +38,26 @@ const SHORT: usize = WORD * WORDS;
 ///
 /// `from` is valid for reads and `to` for writes of `len` bytes. Others may write to either at the
 /// same time, in which case any mixture of bytes may arrive.
-#[inline]
+#[inline(always)]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: By the requirements of this function.
+    unsafe {
+        if len == WORD {
+            to.cast::<u64>()
+                .write_unaligned(from.cast::<u64>().read_unaligned());
+        } else {
+            copy_any(to, from, len);
+        }
+    }
+}
+
+/// As [`copy`], of any length.
+///
+/// # Safety
+///
+/// As for [`copy`].
+#[inline(never)]
+unsafe fn copy_any(to: *mut u8, from: *const u8, len: usize) {
     let overlap = || (to as usize).abs_diff(from as usize) < len;
     if len <= SHORT {
         // SAFETY: By the requirements of this function.

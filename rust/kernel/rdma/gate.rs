@@ -158,7 +158,7 @@ impl<T> Guarded<T> {
     }
 
     /// Access to the value, unless it has been taken away.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self) -> Option<Inside<'_, T>> {
         let pass = self.gate.enter()?;
         // SAFETY: By the type invariant nobody changes the value while somebody is inside.

@@ -188,21 +188,15 @@ impl SharedRing {
         const { assert!(align_of::<T>() == WORD && size_of::<T>() % WORD == 0) };
         let from = self.slot(index).cast::<u64>();
         let to = (&raw mut *out).cast::<u64>();
-        let end = part.end.min(size_of::<T>()).min(self.entry_size()) / WORD;
+        let end = part.end.min(size_of::<T>());
         // SAFETY: The words are within the slot and within `out`, and aligned in both. Any bytes
         // make a `T`. User space may write meanwhile; whatever arrives is checked on the copy.
         let copy = |word: usize| unsafe { to.add(word).write(from.add(word).read_volatile()) };
-        let mut word = part.start / WORD;
-        while word + 4 <= end {
-            copy(word);
-            copy(word + 1);
-            copy(word + 2);
-            copy(word + 3);
-            word += 4;
-        }
-        while word < end {
-            copy(word);
-            word += 1;
+        // Most often all of it is there, and is a number of words that the compiler knows.
+        if end <= self.entry_size() {
+            (part.start / WORD..end / WORD).for_each(copy);
+        } else {
+            (part.start / WORD..self.entry_size() / WORD).for_each(copy);
         }
     }
 
@@ -212,9 +206,14 @@ impl SharedRing {
         const { assert!(align_of::<T>() == WORD && size_of::<T>() % WORD == 0) };
         let from = (&raw const *data).cast::<u64>();
         let to = self.slot(index).cast::<u64>();
-        for word in 0..size_of::<T>().min(self.entry_size()) / WORD {
-            // SAFETY: As in `read_part`, the other way; `T` has no bytes that are not initialised.
-            unsafe { to.add(word).write_volatile(from.add(word).read()) };
+        // SAFETY: As in `read_part`, the other way; `T` has no bytes that are not initialised.
+        let copy = |word: usize| unsafe { to.add(word).write_volatile(from.add(word).read()) };
+        let words = self.entry_size() / WORD;
+        // Most often all of it fits, and is a number of words that the compiler knows.
+        if size_of::<T>() / WORD <= words {
+            (0..size_of::<T>() / WORD).for_each(copy);
+        } else {
+            (0..words).for_each(copy);
         }
     }
 

@@ -13,6 +13,14 @@ pub fn is_dying() -> bool {
     unsafe { bindings::mrx_fatal_signal_pending() }
 }
 
+/// Lets others run if they wait for this CPU, and says whether to go on: not if the current process
+/// has been killed. May sleep.
+#[inline]
+pub fn pause() -> bool {
+    // SAFETY: As in `let_others_run`.
+    unsafe { bindings::mrx_pause() }
+}
+
 /// Whether the caller is a thread of the kernel, which cannot be killed.
 #[inline]
 pub fn is_kernel_thread() -> bool {

@@ -3,6 +3,10 @@
 //! Where the bytes of one side of a copy are, and the short way to all of them at once.
 
 use super::{
+    super::{
+        gate::Inside,
+        odp::span::Resident, //
+    },
     memory::{
         Memory,
         Stretch, //
@@ -10,6 +14,15 @@ use super::{
     window::Window,
 };
 use kernel::sync::atomic::Relaxed;
+
+/// Bytes that lie next to each other, and stay where they are as long as this is held.
+pub(super) struct Held<'a> {
+    /// The kernel address of the first.
+    pub(super) addr: *mut u8,
+    // Pages are let go before the memory that they are of.
+    _pages: Option<Resident>,
+    _memory: Option<Inside<'a, Memory>>,
+}
 
 /// The bytes of one side of a copy.
 #[derive(Clone, Copy)]
@@ -55,44 +68,40 @@ impl<'a> Bytes<'a> {
         unsafe { Self::of_kernel_memory(data, len) }
     }
 
-    /// Calls `f` with the address of the first `len` bytes, if they lie next to each other in memory
-    /// that needs no looking for and are all that there is (of kernel memory, there may be more):
-    /// most copies are short, of one region, and have that. `write` says what `f` does to them. They
-    /// stay while it runs.
+    /// The first `len` bytes, if they lie next to each other in memory that needs no
+    /// looking for and are all that there is (of kernel memory, there may be more): most copies are
+    /// short, of one region, and have that. `write` says what will be done to them.
     #[inline(always)]
-    pub(super) fn straight<R>(
-        self,
-        len: usize,
-        write: bool,
-        f: impl FnOnce(*mut u8) -> R,
-    ) -> Option<R> {
-        let memory;
-        let mut resident = None;
-        let stretch = match self.0 {
-            Place::Kernel(stretch) => Stretch {
-                len: stretch.len.min(len),
-                ..stretch
-            },
+    pub(super) fn straight(self, len: usize, write: bool) -> Option<Held<'a>> {
+        match self.0 {
+            Place::Kernel(stretch) => (len <= stretch.len).then_some(Held {
+                addr: stretch.addr,
+                _pages: None,
+                _memory: None,
+            }),
             Place::Windows([window]) if window.bound.is_none() && window.length == len as u64 => {
                 let region = &window.region;
-                memory = region.memory.enter()?;
+                let memory = region.memory.enter()?;
                 if region.generation.load(Relaxed) != window.generation {
                     return None;
                 }
-                match &*memory {
+                let mut pages = None;
+                let addr = match &*memory {
                     Memory::Paged(memory) => {
                         let paged = memory.paged();
-                        let found = paged.resident(window.offset, len, write, &mut resident);
-                        found.ok()?
+                        let found = paged.resident(window.offset, len, write, &mut pages);
+                        let stretch = found.ok()?;
+                        (stretch.len == len).then_some(stretch.addr)?
                     }
-                    memory => memory.stretch(window.offset, len, &mut 0)?,
-                }
+                    memory => memory.straight(window.offset, len)?,
+                };
+                Some(Held {
+                    addr,
+                    _pages: pages,
+                    _memory: Some(memory),
+                })
             }
-            Place::Windows(_) => return None,
-        };
-        if stretch.len != len || stretch.io {
-            return None;
+            Place::Windows(_) => None,
         }
-        Some(f(stretch.addr))
     }
 }

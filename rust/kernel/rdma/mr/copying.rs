@@ -92,15 +92,17 @@ fn transfer_straight(to: Bytes<'_>, from: Bytes<'_>, length: u64) -> bool {
     if len > LET_GO_AFTER {
         return false;
     }
-    let copied = from.straight(len, false, |source| {
-        to.straight(len, true, |target| {
-            // SAFETY: There are `len` bytes at both addresses, in memory that stays where it is
-            // meanwhile or that its owner vouches for. They may overlap, and processes may write to
-            // them meanwhile; the bytes are not looked at.
-            unsafe { move_bytes(target, source, len) };
-        })
-    });
-    copied.flatten().is_some()
+    let Some(source) = from.straight(len, false) else {
+        return false;
+    };
+    let Some(target) = to.straight(len, true) else {
+        return false;
+    };
+    // SAFETY: There are `len` bytes at both addresses, in memory that stays where it is meanwhile or
+    // that its owner vouches for. They may overlap, and processes may write to them meanwhile; the
+    // bytes are not looked at.
+    unsafe { move_bytes(target.addr, source.addr, len) };
+    true
 }
 
 /// As [`transfer`], with streams: they are large, and the short way does without their memory.

@@ -86,7 +86,6 @@ impl Memory {
     ///
     /// `None` outside of the memory, and for memory that is found when it is needed, where a stretch
     /// is valid only under a lock; see [`Stream`](super::stream::Stream).
-    #[inline]
     pub fn stretch(&self, offset: u64, len: usize, hint: &mut usize) -> Option<Stretch> {
         match self {
             Self::None | Self::Paged(_) | Self::Buffer(_) => None,
@@ -99,6 +98,20 @@ impl Memory {
                 io: false,
             }),
         }
+    }
+
+    /// The kernel address of the `len` bytes from `offset` on, if they lie next to each other and are
+    /// to be copied as memory is. As [`Memory::stretch`], for memory that does not have to be searched
+    /// most of the time.
+    #[inline(always)]
+    pub(super) fn straight(&self, offset: u64, len: usize) -> Option<*mut u8> {
+        if let Self::Pinned(pinned) = self {
+            if let Some(addr) = pinned.extents.in_first(offset, len) {
+                return Some(addr);
+            }
+        }
+        let stretch = self.stretch(offset, len, &mut 0)?;
+        (stretch.len == len && !stretch.io).then_some(stretch.addr)
     }
 
     /// Whether a region of this memory can get `access` after it has been made. `EACCES` if the
@@ -233,6 +246,15 @@ impl Extents {
         // The first extent starts at 0, so at least one starts at or before the offset.
         let after = self.extents.partition_point(|e| e.start <= offset);
         after.checked_sub(1)
+    }
+
+    /// The address of the `len` bytes from `offset` on, if they are in the first extent and to be
+    /// copied as memory is.
+    #[inline(always)]
+    fn in_first(&self, offset: u64, len: usize) -> Option<*mut u8> {
+        let first = self.extents.first()?;
+        let left = self.end_of(0).checked_sub(offset)?;
+        (len as u64 <= left && !self.io).then_some((first.addr + offset as usize) as *mut u8)
     }
 
     #[inline]

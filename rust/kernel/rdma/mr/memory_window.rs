@@ -17,6 +17,7 @@ use super::{
     window::{
         AccessError,
         LastRegion,
+        Wanted,
         Window, //
     },
 };
@@ -188,14 +189,14 @@ impl Domain {
         {
             return Err(EINVAL);
         }
-        self.window(
-            wanted.region,
-            wanted.addr,
-            wanted.length,
-            Access::LOCAL_READ,
-            &mut LastRegion::none(),
-        )
-        .map_err(|_| EINVAL)?;
+        let wanted = Wanted {
+            key: wanted.region,
+            addr: wanted.addr,
+            length: wanted.length,
+            access: Access::LOCAL_READ,
+        };
+        self.window(wanted, &mut LastRegion::none())
+            .map_err(|_| EINVAL)?;
         Ok(())
     }
 
@@ -215,34 +216,20 @@ impl Domain {
         Ok(())
     }
 
-    /// The window of `length` bytes at `addr` of what `key` names, a region or a memory window, for
-    /// a request of the other side of queue pair `qp_num`. `last` is as for [`Domain::window`].
-    #[inline]
-    pub fn remote_window(
+    /// The window of what is `wanted` through a memory window by the other side of queue pair
+    /// `qp_num`. `last` is as for [`Domain::window`].
+    pub(super) fn through_memory_window(
         self: &Arc<Self>,
-        key: Key,
-        addr: u64,
-        length: u64,
-        access: Access,
+        wanted: Wanted,
         qp_num: u32,
         last: &mut LastRegion,
     ) -> Result<Window, AccessError> {
-        if key.names_window() {
-            self.through_memory_window(key, addr, length, access, qp_num, last)
-        } else {
-            self.window(key, addr, length, access, last)
-        }
-    }
-
-    fn through_memory_window(
-        self: &Arc<Self>,
-        key: Key,
-        addr: u64,
-        length: u64,
-        access: Access,
-        qp_num: u32,
-        last: &mut LastRegion,
-    ) -> Result<Window, AccessError> {
+        let Wanted {
+            key,
+            addr,
+            length,
+            access,
+        } = wanted;
         let window = self
             .windows
             .get(key.index())
@@ -267,7 +254,12 @@ impl Domain {
             let skip = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
             (binding.region_key, binding.start, binding.length, skip)
         };
-        self.window(region_key, start, whole, Access::LOCAL_READ, last)?
-            .part(skip, length)
+        let whole = Wanted {
+            key: region_key,
+            addr: start,
+            length: whole,
+            access: Access::LOCAL_READ,
+        };
+        self.window(whole, last)?.part(skip, length)
     }
 }

@@ -9,8 +9,8 @@
 //! - [`region`]: a region, from its registration to its end.
 //! - [`binding`]: setting a layout on a region, and the rules for it.
 //! - [`window`], [`stream`]: the part of a region that a work request names, and the contiguous
-//!   stretches of kernel memory that it consists of; [`bytes`]: one side of a copy; [`copying`] from
-//!   one to another.
+//!   stretches of kernel memory that it consists of; [`side`]: all that it names on one side;
+//!   [`bytes`]: one side of a copy; [`copying`] from one to another.
 //! - [`create`]: `ib_create_mr` and its kin, for the kernel; [`extension`]: for which devices.
 //! - [`memory_window`]: keys of parts of regions, given out and taken back by work requests.
 //! - [`methods`]: all of it in the uverbs tree; [`describe`]: what a person sees of it.
@@ -45,6 +45,7 @@ pub mod memory;
 pub mod memory_window;
 pub mod methods;
 pub mod region;
+pub mod side;
 pub mod stream;
 mod train;
 pub mod window;

@@ -50,6 +50,19 @@ impl From<AccessError> for Error {
     }
 }
 
+/// Bytes that a work request names.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// Names the region.
+    pub key: Key,
+    /// The address of the first byte, as the region counts.
+    pub addr: u64,
+    /// How many.
+    pub length: u64,
+    /// What they are to be used for.
+    pub access: Access,
+}
+
 /// Bytes of a region that have been checked, but not looked for yet.
 ///
 /// The layout, if any, is the one that stood when the window was made: a transfer sees the old or
@@ -110,7 +123,7 @@ impl Window {
 ///
 /// Holds neither memory nor layout, but what is left of a region that has ended in the meantime. So a
 /// queue forgets it when it ends.
-pub struct LastRegion {
+pub(super) struct LastRegion {
     region: Option<Arc<Region>>,
     known: Known,
 }
@@ -128,7 +141,7 @@ struct Known {
 
 impl LastRegion {
     /// There is none.
-    pub const fn none() -> Self {
+    pub(super) const fn none() -> Self {
         Self {
             region: None,
             known: Known {
@@ -142,13 +155,40 @@ impl LastRegion {
         }
     }
 
-    /// Takes the region of the first of `windows`, which nobody needs any more.
-    #[inline]
-    pub fn keep_first_of(&mut self, windows: &mut KVec<Window>) {
-        windows.truncate(1);
-        if let Some(window) = windows.pop() {
-            self.region = Some(window.region);
+    /// Whether this is the region that is `wanted` of `domain`, in the state that was seen, and may be
+    /// used so.
+    #[inline(always)]
+    pub(super) fn is(&self, domain: &Arc<Domain>, wanted: &Wanted) -> bool {
+        let known = &self.known;
+        self.region.as_ref().is_some_and(|region| {
+            known.key == wanted.key
+                && known.version == region.version()
+                && known.granted.includes(wanted.access)
+                && Arc::ptr_eq(region.domain(), domain)
+        })
+    }
+
+    /// The part of this region that is `wanted`, if there are so many bytes: it is that region.
+    #[inline(always)]
+    pub(super) fn take_part(&mut self, wanted: &Wanted) -> Option<Window> {
+        let known = &self.known;
+        let offset = wanted.addr.checked_sub(known.base)?;
+        if wanted.length > known.length.checked_sub(offset)? {
+            return None;
         }
+        Some(Window {
+            region: self.region.take()?,
+            bound: None,
+            offset,
+            length: wanted.length,
+            generation: known.generation,
+        })
+    }
+
+    /// Takes the region of `window`, which nobody needs any more.
+    #[inline(always)]
+    pub(super) fn keep(&mut self, window: Window) {
+        self.region = Some(window.region);
     }
 }
 
@@ -163,35 +203,15 @@ impl Domain {
         Some(state.base())
     }
 
-    /// The window of `length` bytes at `addr` of the region that `key` names, for a use that needs
-    /// `access`. `last` is looked at first, and taken if it is the region.
-    #[inline]
-    pub fn window(
+    /// The window of what is `wanted`. `last` is looked at first, and taken if it is the region.
+    pub(super) fn window(
         self: &Arc<Self>,
-        key: Key,
-        addr: u64,
-        length: u64,
-        access: Access,
+        wanted: Wanted,
         last: &mut LastRegion,
     ) -> Result<Window, AccessError> {
-        let known = &last.known;
-        let is_known = |region: &mut Arc<Region>| {
-            known.key == key
-                && known.version == region.version()
-                && known.granted.includes(access)
-                && Arc::ptr_eq(region.domain(), self)
-        };
-        let part = |whole: Window, base| {
-            let skip = addr.checked_sub(base).ok_or(AccessError::OutOfBounds)?;
-            whole.part(skip, length)
-        };
-        match last.region.take_if(is_known) {
-            Some(region) => part(known.window(region), known.base),
-            None => {
-                let (whole, base) = self.look_up(key, access, last)?;
-                part(whole, base)
-            }
-        }
+        let (whole, base) = self.look_up(wanted.key, wanted.access, last)?;
+        let skip = wanted.addr.checked_sub(base);
+        whole.part(skip.ok_or(AccessError::OutOfBounds)?, wanted.length)
     }
 
     /// All of the region that `key` names, for a use that needs `access`, and the address of its
@@ -202,7 +222,6 @@ impl Domain {
 
     /// As [`Domain::whole`]; `last` is looked at first, and taken if it is the region. What was seen
     /// is left there.
-    #[inline(never)]
     fn look_up(
         self: &Arc<Self>,
         key: Key,

@@ -133,8 +133,7 @@ fn for_each_range(window: &Window, go_on: &dyn Fn() -> bool, f: &mut RangeVisito
     window.for_each_range(&mut |region, offset, length| {
         count = count.wrapping_add(1);
         if count % PIECES_AT_A_TIME == 0 {
-            task::let_others_run();
-            if task::is_dying() {
+            if !task::pause() {
                 return Err(EINTR);
             }
             if !go_on() {

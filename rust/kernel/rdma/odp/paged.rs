@@ -324,10 +324,9 @@ impl Paged {
             if RwSem::read(span)?.enter(wanted.addr, pages, sequence, wanted.write) {
                 return Ok(found);
             }
-            if task::is_dying() {
+            if !task::pause() {
                 return Err(EINTR);
             }
-            task::let_others_run();
         }
     }
 
@@ -406,10 +405,9 @@ impl Paged {
             total = total.saturating_add(found);
             // Past what was found, or past the page that was not.
             part.start = addr.saturating_add(found.max(1).saturating_mul(PAGE_SIZE));
-            if task::is_dying() {
+            if !task::pause() {
                 return Err(EINTR);
             }
-            task::let_others_run();
         }
     }
 
