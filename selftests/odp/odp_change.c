@@ -128,7 +128,7 @@ static int child_says(bool (*fn)(const char *), const char *arg, int *go, int *a
 
 	if (pipe(go) || pipe(answer))
 		return -1;
-	pid = fork();
+	pid = fork_tied();
 	if (!pid) {
 		char byte;
 
@@ -438,7 +438,7 @@ static int stuck_elsewhere(void)
 /* A process whose request waits for a page for ever dies at once when it is killed. */
 static bool dies(int (*fn)(void))
 {
-	pid_t pid = fork();
+	pid_t pid = fork_tied();
 	int status;
 
 	if (!pid) {

@@ -319,7 +319,7 @@ static bool fork_child(struct model *m)
 	}
 	if (pipe(child->ask) || pipe(child->answer))
 		return false;
-	child->pid = fork();
+	child->pid = fork_tied();
 	if (!child->pid) {
 		bool writes = below(m, 2);
 
@@ -461,7 +461,7 @@ static void *churns(void *arg)
 			mprotect(at(m, from), count * PAGE, PROT_READ | PROT_WRITE);
 			break;
 		case 1:
-			if (!fork())
+			if (!fork_tied())
 				_exit(0);
 			while (waitpid(-1, NULL, WNOHANG) > 0)
 				;

@@ -376,7 +376,7 @@ static void between_processes(struct pair *pair)
 				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	char *a = map(4 * MB);
 	struct ibv_mr *ma = reg(pair, a, 4 * MB, LOCAL | ODP);
-	pid_t pid = fork();
+	pid_t pid = fork_tied();
 	int status;
 
 	if (!pid)
@@ -517,7 +517,7 @@ static void of_the_dead(struct pair *pair)
 	pid_t pid;
 
 	CHECK(ma && !pipe(go));
-	pid = fork();
+	pid = fork_tied();
 	if (!pid) {
 		/* The file of the device is the parent's, the memory is not. */
 		char *b = map(MB);

@@ -55,7 +55,7 @@ static void *churn(void *arg)
 			madvise(area->dst + at, len, MADV_COLD);
 			break;
 		case 4:
-			if (!fork())
+			if (!fork_tied())
 				_exit(0);
 			while (waitpid(-1, NULL, WNOHANG) > 0)
 				;
@@ -184,7 +184,7 @@ static void killed_in_the_middle(struct pair *unused)
 {
 	(void)unused;
 	for (int i = 0; i < 8; i++) {
-		pid_t pid = fork();
+		pid_t pid = fork_tied();
 
 		if (!pid) {
 			char *a = map(16 * MB);

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "../fork_tied.h"
+
 #define PAGE 4096UL
 #define MB (1UL << 20)
 

@@ -368,7 +368,7 @@ static void kill_process(struct peer *peer, int kind)
 	char byte = 0;
 
 	need(!pipe(ready), "pipe");
-	child = fork();
+	child = fork_tied();
 	if (!child) {
 		open_device();
 		reg(peer);

@@ -247,7 +247,7 @@ static void kill_race(int kind)
 	for (i = 0; i < n; i++) {
 		unsigned long long before = peer_counters(&peer).calls[MRX_PEER_ACQUIRE];
 
-		child = fork();
+		child = fork_tied();
 		if (!child)
 			be_killed(&peer);
 		while (peer_counters(&peer).calls[MRX_PEER_ACQUIRE] == before)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../fork_tied.h"
 #include "mrx_peer.h"
 
 /* --- results --- */
