@@ -2,11 +2,15 @@
 
 //! What a completion says, and when there is one.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
+use anyhow::Context as _;
 use mrx::sys;
 
-use crate::harness::{ensure_eq, memory::ALL, Link, Pair, QpOptions, Setup, Test, Work};
+use crate::harness::{ensure_eq, memory::ALL, Link, Pair, Qp, QpOptions, Setup, Test, Work};
 
 pub const TESTS: &[Test] = &[
     Test::new("completions: a receive names its own queue pair", numbers),
@@ -42,6 +46,10 @@ pub const TESTS: &[Test] = &[
     Test::new(
         "completions: unsignalled requests free their places in the ring",
         ring_reuse,
+    ),
+    Test::new(
+        "completions: who sees a request complete finds room for the next one",
+        room,
     ),
     Test::new(
         "completions: two queue pairs may share one completion queue",
@@ -223,6 +231,57 @@ fn ring_reuse(setup: &Setup) -> anyhow::Result<()> {
         pair.a.send_cq.wait()?.ok(round, sys::IBV_WC_RDMA_WRITE)?;
     }
     Ok(())
+}
+
+/// A queue pair that two threads use.
+struct Shared<'a>(&'a Qp);
+
+// SAFETY: libibverbs takes calls from several threads, and the counts of what
+// a queue pair refers to are not touched by posting and polling.
+unsafe impl Sync for Shared<'_> {}
+
+fn room(setup: &Setup) -> anyhow::Result<()> {
+    const REQUESTS: u64 = 20_000;
+    let options = QpOptions {
+        depth: 1,
+        ..Default::default()
+    };
+    let pair = Pair::with(setup, &options, &Link::default())?;
+    let region = pair.region(8, ALL)?;
+    let sges = [region.whole()];
+    let (addr, rkey) = (region.at(0), region.rkey());
+    let qp = Shared(&pair.a);
+    let done = AtomicBool::new(false);
+    // One thread polls while the other is still in the call that executed.
+    let post_after_each = || {
+        let Shared(qp) = &qp;
+        while !done.load(Ordering::Relaxed) {
+            let Some(completion) = qp.send_cq.poll()? else {
+                continue;
+            };
+            let id = completion.id();
+            completion.ok(id, sys::IBV_WC_RDMA_WRITE)?;
+            if id == REQUESTS {
+                break;
+            }
+            qp.post(&Work::write(id + 1, &sges, addr, rkey))
+                .with_context(|| format!("request {}", id + 1))?;
+        }
+        anyhow::Ok(())
+    };
+    let relay = || {
+        let outcome = post_after_each();
+        done.store(true, Ordering::Relaxed);
+        outcome
+    };
+    qp.0.post(&Work::write(1, &sges, addr, rkey))?;
+    std::thread::scope(|scope| {
+        let other = scope.spawn(relay);
+        let outcome = relay();
+        let joined = other.join();
+        outcome?;
+        joined.map_err(|_| anyhow::anyhow!("the other thread panicked"))?
+    })
 }
 
 fn shared_cq(setup: &Setup) -> anyhow::Result<()> {
