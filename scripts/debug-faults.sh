@@ -313,11 +313,16 @@ tests_that_are_left() {
 	return "$status"
 }
 
-# hunted_suite NAME [PATTERN]: the tests of a suite of selftests/guest, one by one, without
-# those that the pattern matches.
+# hunted_suite NAME [PATTERN]: a suite of selftests/guest as a whole, or one by one the tests
+# of it that the pattern matches.
 hunted_suite() {
-	local file=/mrx/selftests/guest/$1.test.sh name
-	for name in $(sed -nE 's/^test_([a-zA-Z0-9_]+)\(\) \{$/\1/p' "$file" | grep -vE "${2:-^$}"); do
+	local file=/mrx/selftests/guest/$1.test.sh name names
+	if [ $# -eq 1 ]; then
+		hunted "$1" bash "$file"
+		return
+	fi
+	names=$(sed -nE 's/^test_([a-zA-Z0-9_]+)\(\) \{$/\1/p' "$file" | grep -E "$2")
+	for name in $names; do
 		hunted "$1: ${name//_/ }" bash "$file" --one "$name"
 	done
 }
@@ -340,10 +345,15 @@ hunt() {
 	works_afterwards
 }
 
-hunt_verbs() {
+# hunt_start: what every other test begins with.
+hunt_start() {
 	refuse $REFUSALS
 	hunted "the module is loaded" load_again ib_mrx "$MRX_KO"
 	hunted "the link is added" add_again
+}
+
+hunt_verbs() {
+	hunt_start
 	# shellcheck disable=SC2034 # what "down" looks at
 	RESOURCES=$(rdma resource show $DEVICE)
 	LEFT=("$@")
@@ -382,12 +392,14 @@ hunt_clients() {
 
 hunt_suites() {
 	export MRX_PATIENCE=$PATIENCE
-	refuse $REFUSALS
-	hunted_suite 10_link
-	hunted "15_kapi" bash /mrx/selftests/guest/15_kapi.test.sh
-	hunted_suite 26_cm perftest
-	hunted_suite 27_kernel_users 'NVMe|NFS|MPI'
+	hunt_start
+	rdma link delete $DEVICE
+	unload
+	hunted_suite 15_kapi
+	hunted_suite 27_kernel_users invalidation
+	hunted_suite 26_cm '^(rping|ucmatose|udaddy|mckey)'
 	hunted_suite 28_pyverbs
+	hunted_suite 10_link 'veth|follow|renamed'
 	[ ! -d /sys/module/ib_mrx ] || unload
 	leaks "by the suites"
 }
