@@ -395,7 +395,9 @@ impl Qp {
     /// established).
     #[inline]
     pub fn heard(&self, state: State) {
-        if state == State::ReadyToReceive && !self.established.xchg(true, Full) {
+        // Most have been told long ago, and a look is cheaper than an exchange.
+        let is_news = state == State::ReadyToReceive && !self.established.load(Relaxed);
+        if is_news && !self.established.xchg(true, Full) {
             self.handle.raise(QpEvent::Established);
         }
     }
