@@ -12,7 +12,7 @@
 #   MRX_SELFTEST  more arguments for mrx-selftest, such as "--filter transfer"
 #   MRX_FILTER    a glob for the suites of selftests/guest
 #   MRX_FAULTS    ways in which memory fails; default "start sweep hunt-verbs
-#                 hunt-clients hunt-suites module tests"
+#                 hunt-clients module tests"
 #   MRX_TIMEOUT   seconds that one boot may take; default 3600
 #
 # An emulated processor runs this kernel about ten times slower than Debian's.
@@ -143,7 +143,7 @@ suites() { tests guest /mrx/scripts/debug-guest.sh guest ${MRX_FILTER:+"$MRX_FIL
 
 # ---- failing allocations
 
-WAYS="start sweep hunt-verbs hunt-clients hunt-suites module tests"
+WAYS="start sweep hunt-verbs hunt-clients module tests"
 
 # sections: the sections of the module's code, and where the kernel puts each: "+"
 # stands for the code that is gone after loading.
@@ -243,7 +243,7 @@ faults() {
 		start) tests start /mrx/scripts/debug-guest.sh start ;;
 		sweep) tests sweep /mrx/scripts/debug-guest.sh sweep ${MRX_SELFTEST:-} ;;
 		hunt-verbs) tests "$way" /mrx/scripts/debug-guest.sh hunt verbs ${MRX_SELFTEST:-} ;;
-		hunt-clients | hunt-suites) tests "$way" /mrx/scripts/debug-guest.sh hunt "${way#hunt-}" ;;
+		hunt-clients) tests "$way" /mrx/scripts/debug-guest.sh hunt clients ;;
 		module) tests module /mrx/scripts/debug-guest.sh faults module 7,31,211 ${MRX_SELFTEST:-} ;;
 		tests) tests tests /mrx/scripts/debug-guest.sh faults tests 499,1999 ${MRX_SELFTEST:-} ;;
 		*) die "MRX_FAULTS is of $WAYS" ;;

@@ -330,8 +330,8 @@ hunted_suite() {
 # refuse TIMES: from now on.
 refuse() { echo "$1" >/sys/module/mrx_sites/parameters/refusals; }
 
-# hunt WHAT [ARGUMENT...]: "verbs" is loading, adding and mrx-selftest, "clients" the tests
-# of peer memory and of paging, "suites" suites of selftests/guest.
+# hunt WHAT [ARGUMENT...]: "verbs" is loading, adding, mrx-selftest and what suites of
+# selftests/guest have besides, "clients" the tests of peer memory and of paging.
 hunt() {
 	local what=$1
 	shift
@@ -345,20 +345,29 @@ hunt() {
 	works_afterwards
 }
 
-# hunt_start: what every other test begins with.
-hunt_start() {
+hunt_verbs() {
 	refuse $REFUSALS
 	hunted "the module is loaded" load_again ib_mrx "$MRX_KO"
 	hunted "the link is added" add_again
-}
-
-hunt_verbs() {
-	hunt_start
 	# shellcheck disable=SC2034 # what "down" looks at
 	RESOURCES=$(rdma resource show $DEVICE)
 	LEFT=("$@")
 	hunted "mrx-selftest" tests_that_are_left
 	down
+	[ $# -gt 0 ] || hunt_suites
+}
+
+# hunt_suites: what they share with mrx-selftest is refused no more by now. Most take
+# half a minute for each refusal.
+hunt_suites() {
+	export MRX_PATIENCE=$PATIENCE
+	hunted_suite 15_kapi
+	hunted_suite 28_pyverbs
+	hunted_suite 27_kernel_users invalidation
+	hunted_suite 26_cm '^(rping|ucmatose|udaddy|mckey)'
+	hunted_suite 10_link 'veth|follow|renamed'
+	[ ! -d /sys/module/ib_mrx ] || unload
+	leaks "by the suites"
 }
 
 # peer_test_again CLIENT GROUP: a program that gave up leaves its client registered.
@@ -388,18 +397,4 @@ hunt_clients() {
 	done
 	rmmod mrx_test_exporter
 	down
-}
-
-hunt_suites() {
-	export MRX_PATIENCE=$PATIENCE
-	hunt_start
-	rdma link delete $DEVICE
-	unload
-	hunted_suite 15_kapi
-	hunted_suite 27_kernel_users invalidation
-	hunted_suite 26_cm '^(rping|ucmatose|udaddy|mckey)'
-	hunted_suite 28_pyverbs
-	hunted_suite 10_link 'veth|follow|renamed'
-	[ ! -d /sys/module/ib_mrx ] || unload
-	leaks "by the suites"
 }

@@ -23,7 +23,6 @@
 #         added
 #   scripts/debug-guest.sh hunt verbs [ARGUMENT...]
 #   scripts/debug-guest.sh hunt clients
-#   scripts/debug-guest.sh hunt suites
 #         mrx-selftest, or the tests of peer memory and of paging, or suites of
 #         selftests/guest, while each allocation site of the module is refused when
 #         it is first reached, wherever that is. Each is done again until nothing is
