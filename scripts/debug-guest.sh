@@ -23,8 +23,8 @@
 #         added
 #   scripts/debug-guest.sh hunt verbs [ARGUMENT...]
 #   scripts/debug-guest.sh hunt clients
-#         mrx-selftest, or the tests of peer memory and of paging, or suites of
-#         selftests/guest, while each allocation site of the module is refused when
+#         mrx-selftest and what suites of selftests/guest have besides, or the tests
+#         of peer memory and of paging, while each allocation site of the module is refused when
 #         it is first reached, wherever that is. Each is done again until nothing is
 #         refused any more, and then has to pass.
 #   scripts/debug-guest.sh soak MINUTES
