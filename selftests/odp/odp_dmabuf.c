@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Regions over buffers of other drivers. */
+/*
+ * Regions over buffers of other drivers. One file, long as it is: the kinds of buffers
+ * share the helpers that make and move them, and nothing else needs those.
+ */
 #include "exporter/mrx_test_exporter.h"
 #include "odp_test.h"
 

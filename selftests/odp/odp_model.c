@@ -2,7 +2,8 @@
 /*
  * A region beside a model of it: what each transfer reads, and what the process
  * loads after each transfer that wrote, is what a load or store of the process
- * would have given at that moment.
+ * would have given at that moment. One file, long as it is: every move changes the
+ * model and the mappings together, and is checked against both.
  */
 #include "odp_test.h"
 

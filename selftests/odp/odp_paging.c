@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Transfers over memory that is paged on demand. */
+/*
+ * Transfers over memory that is paged on demand. One file, long as it is: a list of
+ * short tests that each say one thing of the same subject.
+ */
 #include "odp_test.h"
 
 #include <errno.h>
