@@ -3,6 +3,7 @@
  * The C interfaces that bindgen turns into Rust. Types that the kernel's own
  * `bindings` crate has are taken from there; see bindgen_parameters.
  */
+#include <linux/mmu_notifier.h>
 #include <linux/netdevice.h>
 #include <linux/sched/signal.h>
 #include <linux/scatterlist.h>

@@ -161,7 +161,9 @@ impl Pages {
         let mut run: Option<(usize, usize)> = None;
         for entry in entries {
             let addr = usize::try_from(entry.dma_address)?;
-            let Some((addr, len)) = cut.piece(addr, entry.dma_length as usize)? else {
+            // SAFETY: It only reads the entry, though C does not say so.
+            let len = unsafe { bindings::sg_dma_len(core::ptr::from_ref(entry).cast_mut()) };
+            let Some((addr, len)) = cut.piece(addr, len as usize)? else {
                 continue;
             };
             run = match run {

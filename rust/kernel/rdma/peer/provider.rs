@@ -196,7 +196,11 @@ impl Entry<'_> {
     pub unsafe fn set_address(&mut self, addr: u64, len: u32) {
         self.0.length = len;
         self.0.dma_address = addr;
-        self.0.dma_length = len;
+        // Where there is no such field, `length` is the length for the device as well.
+        #[cfg(CONFIG_NEED_SG_DMA_LENGTH)]
+        {
+            self.0.dma_length = len;
+        }
     }
 }
 
