@@ -96,18 +96,22 @@ mount -t devtmpfs dev /dev
 while read -r module; do
 	insmod "/modules/$module"
 done </modules/list
-share() { # TAG DIR OPTION...
-	mount -t 9p -o "trans=virtio,version=9p2000.L,msize=512000,$3" "$1" "$2"
-}
 # What is only read is trusted to stay as it is while the guest runs. The
 # checkout is not: one may build on the host beside an open shell.
-share root /lower ro,cache=loose
+share() { # TAG PATH DIR ro|rw CACHE
+	if grep -qw hostfs /proc/filesystems; then
+		mount -t hostfs -o "$4,$2" "$1" "$3"
+	else
+		mount -t 9p -o "trans=virtio,version=9p2000.L,msize=512000,$4,cache=$5" "$1" "$3"
+	fi
+}
+share root / /lower ro loose
 mount -t tmpfs -o mode=755 tmpfs /upper
 mkdir /upper/data /upper/work
 mount -t overlay -o lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work root /root
-share mrx /root/mrx ro,cache=mmap
-share build /root/mrx/build rw,cache=mmap
-share cache /root/cache ro,cache=loose
+share mrx /mrx /root/mrx ro mmap
+share build /mrx/build /root/mrx/build rw mmap
+share cache /cache /root/cache ro loose
 umount /proc
 mount -o move /dev /root/dev
 exec switch_root /root /mrx/scripts/guest-init
@@ -118,7 +122,7 @@ archive() { # DIR
 	local tree=$1/tree file name
 	mkdir -p "$tree"/{bin,dev,proc,root,lower,upper,modules}
 	cp "$ROOT/bin/busybox" "$tree/bin/busybox"
-	for name in sh mount umount mkdir insmod switch_root; do
+	for name in sh grep mount umount mkdir insmod switch_root; do
 		ln -s busybox "$tree/bin/$name"
 	done
 	module_files >"$1/files"
@@ -144,6 +148,11 @@ archive() { # DIR
 
 # A kernel with a PVH note starts from its ELF file; any other is left as it is.
 uncompress() { # DIR
+	if [ -e "$KERNEL/uml" ]; then
+		cp "$KERNEL/image" "$1/kernel"
+		chmod +x "$1/kernel"
+		return
+	fi
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	if [ -x "$KERNEL/source/scripts/extract-vmlinux" ] &&
 		in_root "$ROOT" "$(inside "$KERNEL")/source/scripts/extract-vmlinux" \

@@ -11,8 +11,12 @@
 #                                                for the debug kernel and the module
 #                                                of scripts/debug-kernel.sh --module
 #
+#   scripts/selftest-modules.sh --uml [ARGUMENT...]
+#                                                the same for the debug kernel that is
+#                                                a program
+#
 # Prints the folder of the modules, which is MRX_TEST_MODULES of selftests/guest:
-# build/selftests, or build/selftests-debug.
+# build/selftests, build/selftests-debug or build/selftests-uml.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -20,11 +24,18 @@ ROOT=$("$MRX_TOP/scripts/buildroot.sh")
 
 # build DIR OUT ARGUMENT...: the modules in the folder DIR of the checkout go to
 # build/OUT.
-if [ "${1:-}" = --debug ]; then
+case ${1:-} in
+--debug)
 	shift
 	module=module-debug out=selftests-debug
 	build() { "$MRX_TOP/scripts/debug-kernel.sh" --module "$@" >&2; }
-else
+	;;
+--uml)
+	shift
+	module=module-uml out=selftests-uml
+	build() { "$MRX_TOP/scripts/debug-kernel.sh" --uml --module "$@" >&2; }
+	;;
+*)
 	KERNEL=$("$MRX_TOP/scripts/kernel.sh")
 	module=module out=selftests
 	build() {
@@ -34,7 +45,8 @@ else
 		in_root "$ROOT" make -C "/cache/${KERNEL##*/}/obj" ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 \
 			M="$source" MO="$objects" -j"$(nproc)" "${@:3}" >&2
 	}
-fi
+	;;
+esac
 
 need_root
 [ -e "$MRX_BUILD/$module/Module.symvers" ] || die "build the module first (build/$module)"
@@ -48,11 +60,9 @@ build . "$out/module-plain" MRX_PEER_EXPORT=plain "$@"
 build selftests/peer/plain "$out/plain" \
 	KBUILD_EXTRA_SYMBOLS="/mrx/build/$out/module-plain/Module.symvers" "$@"
 
-if [ "$module" = module-debug ]; then
-	# of use with the detectors and with fault injection only
-	build selftests/offence "$out/offence" "$@"
-	build selftests/sites "$out/sites" "$@"
-fi
+# Of use with the detectors only, and with fault injection and kprobes.
+[ "$module" = module ] || build selftests/offence "$out/offence" "$@"
+[ "$module" != module-debug ] || build selftests/sites "$out/sites" "$@"
 
 mkdir -p "$MRX_BUILD/selftests"
 sources=("$MRX_TOP"/selftests/peer/user/*.c)

@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs a command in a guest whose root file system is the build root.
+# Runs a command in a guest whose root file system is the build root. The guest is
+# a machine of QEMU, or with a kernel that is a program (User-Mode Linux) a process.
 #
 #   scripts/vm.sh [OPTION...] [--] COMMAND      one argument: a line for bash
 #   scripts/vm.sh [OPTION...] [--] COMMAND ARG...
 #   scripts/vm.sh [OPTION...] --shell           a shell on this terminal; Ctrl-A x
 #                                               ends a guest that hangs
-#   scripts/vm.sh --accel                       print kvm or tcg
+#   scripts/vm.sh --accel                       print kvm, tcg or uml
 #
 #   --kernel DIR      a folder such as scripts/kernel.sh prints (its default)
 #   --timeout SECONDS end the guest then; default 600, none with --shell
 #   --log FILE        the kernel log; default build/kernel.log
 #   --memory MIB      default 3072
-#   --ivshmem MIB     add a PCI device with so much memory in a BAR
+#   --ivshmem MIB     add a PCI device with so much memory in a BAR; QEMU only
 #
 #   MRX_ACCEL   kvm or tcg: do not probe
+#   MRX_CPUS    processors of a guest that is a process; default 2
 #   MRX_APPEND  more of the kernel's command line
 #
 # The guest may write everywhere, but only /mrx/build, which is the checkout's
@@ -24,7 +26,7 @@
 # status is the status of this script, or else
 #   124  the time is over
 #   125  the guest crashed, or ended without a status
-#   126  QEMU did not run
+#   126  QEMU, or the kernel that is a program, did not run
 
 . "$(dirname "$0")/lib.sh"
 
@@ -68,6 +70,12 @@ trap 'exit 143' TERM HUP
 : >"$run/status"
 : >"$run/output"
 
+# Of the kernel's command line, what it is in any machine.
+options=(
+	"MRX_RUN=${run##*/}" "MRX_MODULES=$(cat "$start/modules")"
+	loglevel=8 ignore_loglevel printk.time=1 oops=panic panic=-1
+)
+
 # qemu ACCEL SECONDS LOG ARGUMENT...: one run of a guest, QEMU's messages on
 # standard error. QEMU ends with the shell that runs this.
 qemu() {
@@ -83,10 +91,9 @@ qemu() {
 		-device "ivshmem-plain,memdev=ivshmem"
 	)
 	append=(
-		"MRX_RUN=${run##*/}" "MRX_MODULES=$(cat "$start/modules")"
-		console=ttyS0 loglevel=8 ignore_loglevel printk.time=1
+		"${options[@]}" console=ttyS0
 		# a crash ends the guest at once
-		oops=panic panic=-1 reboot=t
+		reboot=t
 		# An emulated processor may rest for long, so only what is
 		# beyond doubt counts as stuck.
 		rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60 nmi_watchdog=0
@@ -121,6 +128,19 @@ qemu() {
 		"${shared[@]}" "$@"
 }
 
+# uml SECONDS: one run of a guest that is a process. The kernel's log goes to file
+# descriptor 8; the processes that it keeps for those of the guest end with it.
+uml() {
+	# shellcheck disable=SC2086 # several options
+	in_root "$ROOT" setpriv --pdeathsig TERM \
+		timeout --foreground --kill-after=5 "$1" \
+		"/cache/${start##*/}/kernel" "mem=${memory}M" "ncpus=${MRX_CPUS:-2}" seccomp=on noreboot \
+		"initrd=/cache/${start##*/}/initramfs" \
+		con=null con0=null,fd:8 ssl=null ssl0=null,fd:6 ssl1=null,fd:7 \
+		MRX_PORTS=ttyS "${options[@]}" ${MRX_APPEND:-} \
+		6>>"$run/output" 7>>"$run/status" >&2
+}
+
 # The file that the command's output arrives in; a file and not our standard
 # output, because QEMU does not wait for a slow reader when the guest ends.
 output=(
@@ -140,6 +160,7 @@ probe() {
 # The answer holds for a processor, a host kernel and a QEMU.
 accel() {
 	local answer
+	[ ! -e "$kernel/uml" ] || { echo uml; return; }
 	if [ -n "${MRX_ACCEL:-}" ]; then
 		case $MRX_ACCEL in
 		kvm | tcg) echo "$MRX_ACCEL" ;;
@@ -174,20 +195,25 @@ status=0
 started=$SECONDS
 if [ "$mode" = shell ]; then
 	[ -t 0 ] || die "--shell needs a terminal"
+	[ "$accel" != uml ] || die "--shell needs a kernel for QEMU"
 	rm -f "$run/command"
 	printf '%s %s\n' "$(stty size)" "${TERM:-linux}" >"$run/shell"
 	qemu "$accel" "${timeout:-0}" /proc/self/fd/8 -chardev stdio,id=shell,signal=off,mux=on \
 		-device virtconsole,chardev=shell || status=$?
 else
 	if [ $# -eq 1 ]; then printf '%s\n' "$1"; else printf '%q ' "$@"; fi >"$run/command"
-	qemu "$accel" "${timeout:-600}" /proc/self/fd/8 "${output[@]}" </dev/null 2>"$run/errors" &
+	case $accel in
+	uml) uml "${timeout:-600}" ;;
+	*) qemu "$accel" "${timeout:-600}" /proc/self/fd/8 "${output[@]}" ;;
+	esac </dev/null 2>"$run/errors" &
 	qemu=$!
 	# In the background too, since only "wait" lets a signal through at once.
 	tail --quiet --bytes=+1 --follow --sleep-interval=0.1 --pid="$qemu" "$run/output" &
 	wait "$qemu" || status=$?
 	qemu=''
 	wait "$!" || true
-	[ ! -s "$run/errors" ] || cat "$run/errors" >&2
+	# a kernel that is a program says at length how it starts
+	[ ! -s "$run/errors" ] || { [ "$accel" = uml ] && [ -s "$run/status" ]; } || cat "$run/errors" >&2
 fi
 
 if [ -s "$run/status" ]; then
@@ -195,7 +221,7 @@ if [ -s "$run/status" ]; then
 elif [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
 	printf 'mrx: the guest was ended after %s s (kernel log: %s)\n' "$((SECONDS - started))" "$log" >&2
 	exit "$TIMED_OUT"
-elif [ "$status" -ne 0 ]; then
+elif [ "$status" -ne 0 ] && { [ "$accel" != uml ] || [ ! -s "$log" ]; }; then
 	printf 'mrx: QEMU failed with status %s\n' "$status" >&2
 	exit "$NO_QEMU"
 fi
