@@ -252,6 +252,11 @@ static void huge_pages(struct pair *pair)
 	char *src = map(LEN);
 	struct ibv_mr *from = reg(pair, src, LEN, REMOTE), *to;
 
+	if (access("/sys/kernel/mm/transparent_hugepage", F_OK)) {
+		skip("this kernel has no huge pages");
+		ibv_dereg_mr(from);
+		return;
+	}
 	madvise(dst, LEN, MADV_NOHUGEPAGE);
 	to = reg(pair, dst, LEN, REMOTE | ODP);
 	CHECK(from && to);

@@ -191,6 +191,10 @@ static void device_memory(struct pair *pair)
 {
 	int fd = exported(LEN, MRX_TEST_IOMEM);
 
+	if (fd < 0 && errno == EOPNOTSUPP) {
+		skip("no memory can pass for a device's in this kernel");
+		return;
+	}
 	if (fd < 0) {
 		no_exporter();
 		return;
@@ -264,7 +268,8 @@ static void moved(struct pair *pair)
 	CHECK(ma && mb);
 	CHECK_EQ(reg_dmabuf(pair->pd, 0, LEN, 0, mover.fd, REMOTE, &mr), 0);
 	pthread_create(&thread, NULL, moves, &mover);
-	for (int i = 0; i < 60; i++) {
+	/* The other thread may be long in getting its turn. */
+	for (int i = 0; i < 60 || (state(mover.fd).moves <= 5 && i < 6000); i++) {
 		fill(a, LEN, i);
 		CHECK_EQ(rdma(pair, IBV_WR_RDMA_WRITE, ma->lkey, a, mr.rkey, 0, LEN),
 			 IBV_WC_SUCCESS);
@@ -411,6 +416,10 @@ static void atomics(struct pair *pair)
 {
 	for (uint32_t flags = 0; flags <= MRX_TEST_IOMEM; flags += MRX_TEST_IOMEM) {
 		int fd = exported(LEN, flags);
+
+		/* see device_memory() */
+		if (fd < 0 && flags && errno == EOPNOTSUPP)
+			return;
 		uint64_t *a = map(PAGE), *view = map_fd(fd, LEN);
 		struct ibv_mr *ma = reg(pair, a, PAGE, REMOTE);
 		struct ibv_sge sge = { (uintptr_t)a, 8, 0 };

@@ -141,7 +141,8 @@ static void *remap(void *arg)
 static void stale_pages(struct pair *pair)
 {
 	struct area area = { .dst = map(LEN) };
-	char *src = map(LEN), *other;
+	/* A place of its own, since the other thread leaves holes that the kernel might choose. */
+	char *src = map(LEN), *other = map(LEN);
 	struct ibv_mr *from = reg(pair, src, LEN, REMOTE);
 	struct ibv_mr *to = reg(pair, area.dst, LEN, REMOTE | ODP);
 	pthread_t thread;
@@ -153,8 +154,8 @@ static void stale_pages(struct pair *pair)
 	pthread_create(&thread, NULL, remap, &area);
 	while (now() < end) {
 		/* Pages that were just given up come up here, and must not be written to. */
-		other = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		other = mmap(other, LEN, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED, -1, 0);
 		if (put(pair, from, src, to, area.dst, LEN)) {
 			bad++;
 			pair_reset(pair);
@@ -164,7 +165,6 @@ static void stale_pages(struct pair *pair)
 		for (size_t i = 0; i < LEN; i += 512)
 			if (other[i])
 				area.stop = 2;
-		munmap(other, LEN);
 		if (area.stop)
 			break;
 	}
@@ -176,6 +176,7 @@ static void stale_pages(struct pair *pair)
 	ibv_dereg_mr(from);
 	ibv_dereg_mr(to);
 	munmap(area.dst, LEN);
+	munmap(other, LEN);
 	munmap(src, LEN);
 }
 

@@ -142,6 +142,9 @@ static long create(struct mrx_test_buffer __user *arg)
 		return -EFAULT;
 	if (!request.size || request.size > MAX_SIZE || request.size & ~PAGE_MASK)
 		return -EINVAL;
+	/* There the functions for memory of a device reach nothing but emulated devices. */
+	if (request.flags & MRX_TEST_IOMEM && IS_ENABLED(CONFIG_INDIRECT_IOMEM))
+		return -EOPNOTSUPP;
 	buffer = kzalloc(sizeof(*buffer), GFP_KERNEL);
 	if (!buffer)
 		return -ENOMEM;
