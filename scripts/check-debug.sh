@@ -372,6 +372,8 @@ for what; do
 	esac
 done
 
+"$MRX_TOP/scripts/where-ran.sh" "$LOGS" >"$LOGS/where"
+echo "$(tail -n 1 "$LOGS/where") ($LOGS/where)"
 summary="$passed passed, $failed failed"
 [ "$skipped" -eq 0 ] || summary="$summary, $skipped skipped"
 echo "$summary"

@@ -91,7 +91,8 @@ begin() {
 load() {
 	insmod "$MRX_KO"
 	# for who has to make sense of an address after the module is gone
-	echo "# ib_mrx is at $(cat /sys/module/ib_mrx/sections/.text)"
+	[ ! -e /sys/module/ib_mrx/sections/.text ] ||
+		echo "# ib_mrx is at $(cat /sys/module/ib_mrx/sections/.text)"
 }
 
 up() {
