@@ -129,11 +129,12 @@ qemu() {
 }
 
 # uml SECONDS: one run of a guest that is a process. The kernel's log goes to file
-# descriptor 8; the processes that it keeps for those of the guest end with it.
+# descriptor 8; the processes that it keeps for those of the guest end with it. Its
+# memory is a file in the build root's /tmp.
 uml() {
 	# shellcheck disable=SC2086 # several options
 	in_root "$ROOT" setpriv --pdeathsig TERM \
-		timeout --foreground --kill-after=5 "$1" \
+		timeout --foreground --kill-after=5 "$1" env TMPDIR=/tmp \
 		"/cache/${start##*/}/kernel" "mem=${memory}M" "ncpus=${MRX_CPUS:-2}" seccomp=on noreboot \
 		"initrd=/cache/${start##*/}/initramfs" \
 		con=null con0=null,fd:8 ssl=null ssl0=null,fd:6 ssl1=null,fd:7 \
