@@ -277,7 +277,11 @@ mark_log() {
 	echo "$MARK" >/dev/kmsg
 }
 MARKS=0
-log_since_mark() { dmesg | sed "1,/$MARK/d"; }
+# Where so much was said that the mark is gone, it is all that is left.
+log_since_mark() {
+	dmesg >"$WORK/whole"
+	if grep -q "$MARK" "$WORK/whole"; then sed "1,/$MARK/d" "$WORK/whole"; else cat "$WORK/whole"; fi
+}
 
 # ---- taking down
 

@@ -87,6 +87,9 @@ int peer_buffer_alloc(struct peer_buffer *buf, const struct mrx_peer_alloc *allo
 		return -EBUSY;
 	if (!alloc->size || alloc->size > SZ_64M)
 		return -EINVAL;
+	/* There an address without a page is one of an emulated device, and of nothing else. */
+	if (alloc->flavour == MRX_PEER_PAGELESS && IS_ENABLED(CONFIG_INDIRECT_IOMEM))
+		return -ENODEV;
 	buf->flavour = alloc->flavour;
 	buf->size = PAGE_ALIGN(alloc->size);
 	buf->owners = alloc->owners;
