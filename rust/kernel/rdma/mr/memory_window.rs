@@ -130,6 +130,7 @@ impl Domain {
         Ok(window)
     }
 
+    /// The window that `key` names now; it stays so while [`Domain::layouts`] is held.
     fn find_memory_window(self: &Arc<Self>, key: Key) -> Option<Arc<MemoryWindow>> {
         let window = self.windows.get(key.index())?;
         (Arc::ptr_eq(&window.domain, self) && window.key() == key).then_some(window)
@@ -143,9 +144,10 @@ impl Domain {
         if !wanted.window.names_window() || !Access::WINDOW.includes(wanted.access) {
             return Err(EINVAL);
         }
+        // Windows end under this lock: one that is found under it is bound while it is there.
+        let _layouts = self.layouts.lock();
         let window = self.find_memory_window(wanted.window).ok_or(EINVAL)?;
         let key = wanted.window.with_variant_of(wanted.key);
-        let _layouts = self.layouts.lock();
         match window.kind {
             // o10-36.2.2
             WindowType::One if wanted.access.includes(Access::ZERO_BASED) => return Err(EINVAL),
@@ -155,9 +157,6 @@ impl Domain {
                 return Err(EINVAL)
             }
             WindowType::Two => {}
-        }
-        if window.key() != wanted.window {
-            return Err(EINVAL);
         }
         if wanted.length == 0 {
             window.unbind(key);
@@ -202,10 +201,10 @@ impl Domain {
 
     /// Takes a window of type 2 back; see [`Domain::invalidate`].
     pub(super) fn invalidate_window(self: &Arc<Self>, key: Key, qp_num: u32) -> Result {
-        let window = self.find_memory_window(key).ok_or(EINVAL)?;
         let _layouts = self.layouts.lock();
+        let window = self.find_memory_window(key).ok_or(EINVAL)?;
         // o10-37.2.26
-        if window.kind == WindowType::One || window.key() != key {
+        if window.kind == WindowType::One {
             return Err(EINVAL);
         }
         let other = |binding: &Binding| binding.qp_num != qp_num;
