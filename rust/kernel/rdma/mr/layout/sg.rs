@@ -110,9 +110,10 @@ impl<L: Leaf> Sg<L> {
 
         for (entry, range) in ranges.enumerate() {
             total = check(entry, &range, total)?;
-            match spans_within(&range, extra) {
-                Some((spans, runs)) => {
-                    extra = extra.saturating_sub(runs.saturating_sub(1));
+            let within = spans_within(&range, extra);
+            extra = extra.saturating_sub(within.walked.saturating_sub(1));
+            match within.spans {
+                Some(spans) => {
                     for span in spans {
                         sg.push(&span)?;
                     }
@@ -227,25 +228,46 @@ fn check<L: Leaf>(entry: usize, range: &SgRange<'_, L>, before: u64) -> Result<u
         .ok_or(LayoutError::TotalOverflow { entry })
 }
 
-/// The spans that `item` stands for and how many they are, if its source is an SG layout and they
-/// are at most `extra` more than one.
-fn spans_within<'s, L: Leaf>(
-    item: &SgRange<'s, L>,
-    extra: usize,
-) -> Option<(Cursor<'s, L>, usize)> {
+/// The spans that an item stands for.
+struct Within<'s, L> {
+    /// All of them, if they are few enough.
+    spans: Option<Cursor<'s, L>>,
+    /// How many were looked at to find out.
+    walked: usize,
+}
+
+/// The spans that `item` stands for, if its source is an SG layout and they are at most `extra` more
+/// than one. The item is not empty.
+fn spans_within<'s, L: Leaf>(item: &SgRange<'s, L>, extra: usize) -> Within<'s, L> {
+    let none = |walked| Within {
+        spans: None,
+        walked,
+    };
     let Source::Nested(layout) = item.source else {
-        return None;
+        return none(0);
     };
     let Plan::Sg(sg) = &layout.plan else {
-        return None;
+        return none(0);
     };
     let first = item.offset.in_layout();
-    let end = first.plus(item.length);
+    let last = first.plus(ByteLength(exact::sub(item.length.0, 1)));
     let most = extra.saturating_add(1);
-    let count = Cursor::new(sg, first, end)
+    // Each run is one span at least.
+    if sg.find(last).saturating_sub(sg.find(first)) >= most {
+        return none(0);
+    }
+    let end = first.plus(item.length);
+    let walked = Cursor::new(sg, first, end)
         .take(most.saturating_add(1))
         .count();
-    (count <= most).then(|| (Cursor::new(sg, first, end), count))
+    match walked <= most {
+        true => Within {
+            spans: Some(Cursor::new(sg, first, end)),
+            walked,
+        },
+        // So many are not walked in vain again and again.
+        false => none(walked),
+    }
 }
 
 /// A place in an SG layout, and where the walk ends.
@@ -277,6 +299,7 @@ impl<'a, L: Leaf> Iterator for Cursor<'a, L> {
         if self.position >= self.end {
             return None;
         }
+        count_visit();
         let run = self.sg.runs.get(self.run)?;
         let length = run.length.get();
         let into_run = self.position.since(run.start).0;
