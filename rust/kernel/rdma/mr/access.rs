@@ -37,7 +37,7 @@ impl Access {
         Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0;
 
     /// Everything that a region can grant.
-    pub const ALL_RIGHTS: Self = Self(Self::RIGHTS);
+    pub const ALL_RIGHTS: Self = Self(Self::RIGHTS | Self::MW_BIND.0 | Self::FLUSH_GLOBAL.0);
 
     /// What regions of host memory can have. `IB_ACCESS_OPTIONAL` may be ignored by rule.
     pub const SUPPORTED: Self = Self(
@@ -49,6 +49,9 @@ impl Access {
             | bindings::ib_access_flags_IB_ACCESS_HUGETLB
             | bindings::ib_access_flags_IB_ACCESS_OPTIONAL,
     );
+
+    /// What regions without memory of their own can have.
+    pub const INDIRECT: Self = Self(Self::SUPPORTED.0 & !Self::ON_DEMAND.0);
 
     /// What memory windows can have.
     pub const WINDOW: Self = Self((Self::RIGHTS & !Self::LOCAL_WRITE.0) | Self::ZERO_BASED.0);
@@ -99,6 +102,6 @@ impl Access {
 
     /// Only the rights, without the properties.
     pub const fn rights(self) -> Self {
-        Self(self.0 & Self::RIGHTS)
+        Self(self.0 & Self::ALL_RIGHTS.0)
     }
 }

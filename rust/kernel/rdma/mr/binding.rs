@@ -8,7 +8,8 @@
 //!   that one of them does not grant.
 //! - A region that a layout names can neither be deregistered nor get another layout: `EBUSY`.
 //!   Hence layouts that are in use never change, and no cycle can come about but by a region that
-//!   names itself, which is refused: `ELOOP`.
+//!   names itself, which is refused: `ELOOP`. Nor can a layout name a region on which another one
+//!   waits to stand.
 //! - The region keeps its keys if the new layout has the shape of the one before it; else it gets
 //!   new ones, and the old ones are void at once.
 //! - When anything is refused, nothing has changed.
@@ -38,7 +39,10 @@ use core::ptr::NonNull;
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Relaxed,
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
         Arc,
         MutexGuard, //
     },
@@ -150,12 +154,21 @@ pub struct Bound {
     description: Description,
     sources: Sources,
     rights: Access,
+    /// The sources may change again, though transfers go on that began before.
+    released: AtomicFlag,
 }
 
 impl Bound {
     /// Says that the layout does not use its sources any more.
     pub(super) fn release_sources(&self, _layouts: &MutexGuard<'_, ()>) {
+        self.released.store(true, Relaxed);
         self.sources.release();
+    }
+
+    /// Whether the layout does not use its sources any more. Whoever has entered the gate of a
+    /// source, and whose memory is being or has been taken away, sees that.
+    pub(super) fn is_released(&self) -> bool {
+        self.released.load(Relaxed)
     }
 
     /// What all regions of the layout grant.
@@ -273,8 +286,8 @@ impl Resolver<'_> {
     /// The source and the offset of a range.
     ///
     /// `ENOENT` if no region has the key, `EPERM` if it is of another domain or grants less than
-    /// the layout would, `ELOOP` if it is the region that gets the layout, `EFAULT` if the range
-    /// is not inside of the region.
+    /// the layout would, `ELOOP` if it is the region that gets the layout, `EBUSY` if a layout waits
+    /// on it for its bind work request, `EFAULT` if the range is not inside of the region.
     fn resolve(&mut self, range: &NamedRange) -> Result<(Met, ByteOffset)> {
         // Most often, one region follows itself.
         if self.met.last().is_none_or(|last| last.key != range.key) {
@@ -303,6 +316,11 @@ impl Resolver<'_> {
             let state = region.state();
             if state.key != key || state.ended {
                 return Err(ENOENT);
+            }
+            // Nothing can be bound to a source. Nor could depth be told of one that waits: a chain of
+            // them would have no end.
+            if state.staged.is_some() {
+                return Err(EBUSY);
             }
             let granted = state.granted();
             if !Arc::ptr_eq(region.domain(), domain) || !granted.includes(self.needed) {
@@ -395,6 +413,7 @@ impl Region {
                 description,
                 sources: Sources(resolver.regions),
                 rights: resolver.granted,
+                released: AtomicFlag::new(false),
             },
             GFP_KERNEL_ACCOUNT,
         )?;

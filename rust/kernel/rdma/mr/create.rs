@@ -84,6 +84,13 @@ pub unsafe fn create(pd: *mut ib_pd, attr: &ib_mr_init_attr) -> Result<*mut ib_m
         if indirect {
             return Err(EOPNOTSUPP);
         }
+        let most = match signature {
+            true => (*device).attrs.max_pi_fast_reg_page_list_len,
+            false => (*device).attrs.max_fast_reg_page_list_len,
+        };
+        if most != 0 && descriptors > most {
+            return Err(EINVAL);
+        }
         if signature {
             if (*device).ops.alloc_mr_integrity.is_none() {
                 return Err(ENOSYS);
@@ -152,7 +159,7 @@ pub(super) unsafe fn set_layout(
     mr: *mut ib_mr,
     description: Description,
     flags: u32,
-) -> Result<u32> {
+) -> Result<Key> {
     // SAFETY: By the requirements of this function.
     let region: &Arc<Region> = unsafe { Object::state(mr) }?;
     let start = match flags & bindings::ib_mr_layout_flags_IB_MR_LAYOUT_WITH_POST_WR {
@@ -162,13 +169,11 @@ pub(super) unsafe fn set_layout(
     let keep_key = flags & bindings::ib_mr_layout_flags_IB_MR_LAYOUT_AVOID_INVALIDATION != 0;
     // SAFETY: The core frees its object after the region has been deregistered.
     let sight = unsafe { Sight::new(NonNull::new(mr).ok_or(EINVAL)?) };
-    let key = region
-        .set_layout(description, keep_key, start, sight)?
-        .raw();
+    let key = region.set_layout(description, keep_key, start, sight)?;
     // SAFETY: As above.
     unsafe {
-        (*mr).lkey = key;
-        (*mr).rkey = key;
+        (*mr).lkey = key.raw();
+        (*mr).rkey = key.raw();
     }
     Ok(key)
 }

@@ -166,8 +166,8 @@ pub struct Registration {
 impl Domain {
     /// Executes a work request that registers the pages of a region.
     ///
-    /// `EINVAL` if there is no such region in the domain, if it is registered, or if it has fewer
-    /// pages; `EBUSY` if a layout uses the region.
+    /// `EINVAL` if there is no such region in the domain, if it is registered or has a layout, even
+    /// one that is not bound yet, or if it has fewer pages; `EBUSY` if a layout uses the region.
     pub fn register(self: &Arc<Self>, wanted: &Registration) -> Result {
         let region = self.find(wanted.key).ok_or(EINVAL)?;
         if !Arc::ptr_eq(region.domain(), self) {
@@ -184,7 +184,7 @@ impl Domain {
         {
             // Both can change only under the lock that is held.
             let state = region.state();
-            if state.ended || state.bound.is_some() {
+            if state.ended || state.bound.is_some() || state.staged.is_some() {
                 return Err(EINVAL);
             }
         }

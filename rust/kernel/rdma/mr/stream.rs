@@ -18,6 +18,7 @@ use super::{
             span::Resident, //
         }, //
     },
+    binding::Bound,
     bytes::{
         Bytes,
         Place, //
@@ -89,9 +90,7 @@ pub struct Stream<'a> {
     /// Keeps the leaf mapped, if it is another driver's buffer.
     mapped: Option<Mapped>,
     leaf: Option<(&'a Arc<Region>, Inside<'a, Memory>)>,
-    /// The generation that the memory of the current window must have, unless a layout keeps it
-    /// as it is.
-    generation: Option<u32>,
+    standing: Standing<'a>,
     hint: usize,
     /// The bytes at hand, which the current piece begins with.
     at_hand: Train,
@@ -103,6 +102,29 @@ pub struct Stream<'a> {
     /// The current leaf's CPU access, if it is another driver's buffer, or that of one before it.
     /// The last field, so that it ends after everything that is held has been let go of.
     access: Option<CpuAccess>,
+}
+
+/// What has to be so for the current window to be good.
+#[derive(Clone, Copy)]
+enum Standing<'a> {
+    /// Nothing: it is kernel memory that its owner vouches for.
+    Kernel,
+    /// Its region has memory of this generation.
+    Memory(u32),
+    /// What could be taken away is still used by this layout.
+    Layout(&'a Bound),
+}
+
+impl Standing<'_> {
+    /// Whether the `memory` of `leaf`, which is held, may be accessed.
+    fn allows(&self, leaf: &Region, memory: &Memory) -> bool {
+        match self {
+            Self::Kernel => true,
+            Self::Memory(generation) => leaf.generation.load(Relaxed) == *generation,
+            // Only memory of this kind changes while its region goes on.
+            Self::Layout(bound) => !matches!(memory, Memory::Fast(_)) || !bound.is_released(),
+        }
+    }
 }
 
 /// Memory that must be found before it can be accessed.
@@ -141,7 +163,7 @@ impl<'a> Stream<'a> {
             resident: None,
             mapped: None,
             leaf: None,
-            generation: None,
+            standing: Standing::Kernel,
             hint: 0,
             at_hand,
             origin: core::ptr::null_mut(),
@@ -221,7 +243,7 @@ impl<'a> Stream<'a> {
         }
         self.settle();
         // Plain memory of a region may be another's by now; that is for `refill` to see.
-        if self.moved >= LET_GO_AFTER || self.generation.is_some() {
+        if self.moved >= LET_GO_AFTER || matches!(self.standing, Standing::Memory(_)) {
             return false;
         }
         let Some((leaf, memory)) = &self.leaf else {
@@ -289,11 +311,7 @@ impl<'a> Stream<'a> {
         let Some((_, memory)) = &self.leaf else {
             return Err(AccessError::Revoked);
         };
-        let generation = piece.leaf.generation.load(Relaxed);
-        if self
-            .generation
-            .is_some_and(|expected| expected != generation)
-        {
+        if !self.standing.allows(piece.leaf, memory) {
             return Err(AccessError::Revoked);
         }
         let len = (piece.length as usize).min(LET_GO_AFTER);
@@ -347,7 +365,10 @@ impl<'a> Stream<'a> {
             let window = self.windows.next()?;
             self.pieces.start(window);
             self.inside_holder = None;
-            self.generation = window.bound.is_none().then_some(window.generation);
+            self.standing = match &window.bound {
+                None => Standing::Memory(window.generation),
+                Some(bound) => Standing::Layout(bound),
+            };
             self.holder = window.bound.is_some().then_some(&window.region);
         }
     }
