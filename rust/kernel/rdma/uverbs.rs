@@ -138,11 +138,17 @@ pub const fn bits(id: u32, presence: Presence) -> uverbs_attr_def {
     data(id, kind, size_of::<u32>(), size_of::<u64>(), 0, presence)
 }
 
-/// An attribute that receives a `T`. A caller that knows a shorter `T`, of at least `min_len`
-/// bytes, gets as much as it has room for.
-pub const fn output<T>(id: u32, min_len: usize, presence: Presence) -> uverbs_attr_def {
+/// An attribute that receives a `T`. A caller that knows a longer `T` gets zeroes behind it.
+pub const fn output<T>(id: u32, presence: Presence) -> uverbs_attr_def {
     let kind = bindings::uverbs_attr_type_UVERBS_ATTR_TYPE_PTR_OUT;
-    data(id, kind, min_len, size_of::<T>(), ZERO_TRAILING, presence)
+    data(
+        id,
+        kind,
+        size_of::<T>(),
+        size_of::<T>(),
+        ZERO_TRAILING,
+        presence,
+    )
 }
 
 /// The entry of a definition list that adds methods to an object of the core.

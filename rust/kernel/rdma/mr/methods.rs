@@ -115,7 +115,7 @@ use bindings::{
 crate::uverbs_methods! {
     static DEVICE_METHODS: OBJECT_DEVICE = {
         mrx_device_methods_MRX_METHOD_QUERY_CAPS => query_caps [
-            output::<mrx_layout_caps>(CAPS, size_of::<u64>(), Mandatory),
+            output::<mrx_layout_caps>(CAPS, Mandatory),
         ],
         mrx_device_methods_MRX_METHOD_SET_PEER_CONTEXT => set_peer_context [
             input::<mrx_peer_context>(PEER_CONTEXT, Mandatory),
@@ -132,27 +132,27 @@ crate::uverbs_methods! {
             input::<u32>(CREATE_MAX_DESCRIPTORS, Mandatory),
             bits(CREATE_ACCESS, Mandatory),
             bits(CREATE_FLAGS, Optional),
-            output::<u32>(CREATE_LKEY, size_of::<u32>(), Mandatory),
-            output::<u32>(CREATE_RKEY, size_of::<u32>(), Mandatory),
+            output::<u32>(CREATE_LKEY, Mandatory),
+            output::<u32>(CREATE_RKEY, Mandatory),
         ],
         mrx_mr_methods_MRX_METHOD_MR_SET_LAYOUT_SG => set_layout_sg [
             object(LAYOUT_HANDLE, OBJECT_MR, Write, Mandatory),
             bits(LAYOUT_FLAGS, Optional),
             input::<mrx_user_list>(LAYOUT_LIST, Mandatory),
-            output::<u32>(LAYOUT_LKEY, size_of::<u32>(), Mandatory),
-            output::<u32>(LAYOUT_RKEY, size_of::<u32>(), Mandatory),
+            output::<u32>(LAYOUT_LKEY, Mandatory),
+            output::<u32>(LAYOUT_RKEY, Mandatory),
         ],
         mrx_mr_methods_MRX_METHOD_MR_SET_LAYOUT_INTERLEAVED => set_layout_interleaved [
             object(LAYOUT_HANDLE, OBJECT_MR, Write, Mandatory),
             bits(LAYOUT_FLAGS, Optional),
             input::<mrx_user_list>(LAYOUT_LIST, Mandatory),
             input::<mrx_user_list>(LAYOUT_DIMENSIONS, Mandatory),
-            output::<u32>(LAYOUT_LKEY, size_of::<u32>(), Mandatory),
-            output::<u32>(LAYOUT_RKEY, size_of::<u32>(), Mandatory),
+            output::<u32>(LAYOUT_LKEY, Mandatory),
+            output::<u32>(LAYOUT_RKEY, Mandatory),
         ],
         mrx_mr_methods_MRX_METHOD_MR_QUERY_LAYOUT => query_layout [
             object(QUERY_HANDLE, OBJECT_MR, Read, Mandatory),
-            output::<mrx_layout_info>(QUERY_INFO, size_of::<u32>(), Mandatory),
+            output::<mrx_layout_info>(QUERY_INFO, Mandatory),
             input::<mrx_user_list>(QUERY_LIST, Optional),
             input::<mrx_user_list>(QUERY_DIMENSIONS, Optional),
         ],
@@ -214,7 +214,7 @@ fn set_peer_context(attrs: &Attrs<'_>) -> Result {
 }
 
 fn create_mr(attrs: &Attrs<'_>) -> Result {
-    let access = attrs.bits(CREATE_ACCESS, Rights::SUPPORTED.bits())?;
+    let access = attrs.bits(CREATE_ACCESS, Rights::INDIRECT.bits())?;
     let flags = attrs.bits(
         CREATE_FLAGS,
         bindings::mrx_mr_create_flags_MRX_MR_CREATE_SIGNATURE_EN,
@@ -318,11 +318,17 @@ fn region<'a>(attrs: &'a Attrs<'_>, id: u32) -> Result<&'a Arc<Region>> {
 fn set_layout(attrs: &Attrs<'_>, description: Description) -> Result {
     let flags = attrs.bits(LAYOUT_FLAGS, AVOID_INVALIDATION | WITH_POST_WR)?;
     let mr = attrs.raw_object::<ib_mr>(LAYOUT_HANDLE)?;
+    // A caller who has no room for the keys is not to find the old ones gone.
+    put_keys(attrs, region(attrs, LAYOUT_HANDLE)?.key())?;
     // The flags are the same on both sides of the system call.
     // SAFETY: The call has the region for itself; it is of a driver whose regions are `Region`s.
     let key = unsafe { create::set_layout(mr.as_ptr(), description, flags) }?;
-    attrs.put(LAYOUT_LKEY, &key)?;
-    attrs.put(LAYOUT_RKEY, &key)
+    put_keys(attrs, key)
+}
+
+fn put_keys(attrs: &Attrs<'_>, key: Key) -> Result {
+    attrs.put(LAYOUT_LKEY, &key.raw())?;
+    attrs.put(LAYOUT_RKEY, &key.raw())
 }
 
 fn set_layout_sg(attrs: &Attrs<'_>) -> Result {
