@@ -116,8 +116,9 @@ struct peer_memory_client_private {
  * @core_context: what @get_pages was told for the range
  *
  * When this returns, no access to the range is under way and none will happen.
- * Unless it came before the range was mapped altogether, @dma_unmap and
- * @put_pages have been called, except for %PEER_MEM_INVALIDATE_UNMAPS.
+ * Except for %PEER_MEM_INVALIDATE_UNMAPS, @dma_unmap and @put_pages have been
+ * called, unless the range was not mapped altogether yet, or somebody else was
+ * about to call them: its deregistration, or another call of this function.
  *
  * Context: process; may sleep, and waits for copies that are under way.
  * Return: 0, also if there is no such range.

@@ -71,13 +71,15 @@ impl Memory {
     ) -> Result<Self> {
         match device.pin_user_memory(addr, len, access.bits()) {
             Ok(umem) => Ok(Self::Pinned(Pinned::new(umem)?)),
-            Err(e) if e == EFAULT => {
+            // No such range, or no patience: nobody can own it.
+            Err(e) if e == EINVAL || e == EINTR => Err(e),
+            // Also above the limits on pinned memory, which are not for memory of others.
+            Err(e) => {
                 let (mapping, pages) = device
                     .map_peer_memory(addr, len, access.is_writable())?
-                    .ok_or(EFAULT)?;
+                    .ok_or(e)?;
                 Ok(Self::Peer(Peer::new(mapping, pages)?))
             }
-            Err(e) => Err(e),
         }
     }
 

@@ -246,7 +246,8 @@ impl<D: Driver> Ops<D> {
                     .then_some(access as u32),
             };
             let device = device_state::<D>((*mr).device)?;
-            let caller = DeviceRef::from_raw((*mr).device)?;
+            // The domain of the region or the new one, in any case of the caller.
+            let caller = DeviceRef::from_raw((*mr).device)?.for_process_of((*pd).uobject);
             let region = Object::<ib_mr, D::Region>::state(mr)?;
             wrap_mr::<D>(|| device.rereg_user_mr(caller, region, &changes))
         };

@@ -31,13 +31,14 @@ use core::{
 };
 use kernel::{
     device::Device,
+    new_condvar,
     new_mutex,
     new_spinlock,
     prelude::*,
     sync::{
         aref::ARef,
         Arc,
-        Completion,
+        CondVar,
         Mutex,
         SpinLock,
         UniqueArc, //
@@ -71,13 +72,9 @@ pub struct Request {
 enum Phase {
     /// It is being made, and has no user.
     Starting,
-    /// It has a user.
+    /// It has a user, or had one until the client took the range back.
     InUse,
-    /// An invalidation has begun to undo it.
-    TakingBack,
-    /// An invalidation has undone it.
-    TakenBack,
-    /// Its owner undoes it, or has.
+    /// Its owner is done with it.
     Ending,
 }
 
@@ -95,6 +92,8 @@ struct State {
     /// The client has invalidated the range.
     invalidated: bool,
     undo: Undo,
+    /// Somebody is at a step that he took off `undo`.
+    undoing: bool,
     importer: Option<Arc<dyn Importer>>,
 }
 
@@ -106,7 +105,7 @@ pub(super) struct Shared {
     ticket: u64,
     request: Request,
     /// Passed to the client only, and only by one thread at a time: the one that makes the mapping,
-    /// then the one that undoes it.
+    /// then the one that has set [`State::undoing`].
     table: UnsafeCell<sg_table>,
     /// Guards what has been done and is left to do. A leaf lock.
     #[pin]
@@ -114,9 +113,9 @@ pub(super) struct Shared {
     /// Held while the entries of the table are read, and for nothing else: nothing sleeps under it.
     #[pin]
     reading: Mutex<()>,
-    /// An invalidation that had begun has ended.
+    /// A step of undoing is over.
     #[pin]
-    taken_back: Completion,
+    undone: CondVar,
 }
 
 // SAFETY: The table is used by one thread at a time, see there; all else is `Send`.
@@ -169,9 +168,10 @@ impl Mapping {
         let first = {
             let mut state = self.shared.state.lock();
             let first = match state.phase {
-                Phase::Starting if !state.invalidated => true,
+                _ if state.invalidated => return Err(EFAULT),
+                Phase::Starting => true,
                 Phase::InUse => false,
-                _ => return Err(EFAULT),
+                Phase::Ending => return Err(EFAULT),
             };
             state.phase = Phase::InUse;
             mem::swap(&mut state.importer, &mut importer);
@@ -218,10 +218,11 @@ impl Shared {
                 phase: Phase::Starting,
                 invalidated: false,
                 undo: Undo::default(),
+                undoing: false,
                 importer: None,
             }, "Mapping::state"),
             reading <- new_mutex!((), "Mapping::reading"),
-            taken_back <- Completion::new(),
+            undone <- new_condvar!("Mapping::undone"),
         }));
         match made {
             Ok(shared) => shared.into(),
@@ -290,108 +291,119 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes a step off the list of what is left to undo, if there is one.
-    fn next_step(&self) -> Option<Step> {
+    /// Takes a step off the list of what is left to undo.
+    fn next_step(&self) -> Next {
         let mut state = self.state.lock();
+        if state.undoing {
+            return Next::Elsewhere;
+        }
         let State {
-            undo, invalidated, ..
+            undo,
+            invalidated,
+            undoing,
+            ..
         } = &mut *state;
         if *invalidated && self.client.unmaps {
             // The client has done so itself.
             undo.dma_unmap = false;
             undo.put_pages = false;
         }
-        if mem::take(&mut undo.dma_unmap) {
-            Some(Step::DmaUnmap)
+        let step = if mem::take(&mut undo.dma_unmap) {
+            Step::DmaUnmap
         } else if mem::take(&mut undo.put_pages) {
-            Some(Step::PutPages)
+            Step::PutPages
+        } else if let Some(pages) = undo.uncount.take() {
+            Step::Uncount(pages)
         } else {
-            undo.uncount.take().map(Step::Uncount)
+            return Next::Nothing;
+        };
+        *undoing = true;
+        Next::Step(step)
+    }
+
+    /// Undoes what is left to undo, but for the release. `false` if somebody else is at it, perhaps
+    /// in the very callback that has led here; he does the rest.
+    ///
+    /// The mapping is not being made any more.
+    fn undo(&self) -> bool {
+        loop {
+            match self.next_step() {
+                Next::Nothing => return true,
+                Next::Elsewhere => return false,
+                Next::Step(step) => self.take(step),
+            }
+            self.state.lock().undoing = false;
+            self.undone.notify_all();
         }
     }
 
-    /// Undoes what is left to undo, but for the release.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the one who moved the mapping to [`Phase::TakingBack`], or from a phase other
-    /// than that to [`Phase::Ending`]: only one thread undoes anything.
-    unsafe fn undo(&self) {
+    /// Takes a step that [`Shared::next_step`] has given to this thread.
+    fn take(&self, step: Step) {
         let client = &self.client.callbacks;
-        while let Some(step) = self.next_step() {
-            // SAFETY: By the requirements of this function nobody else uses the table now.
-            let table = unsafe { &mut *self.table.get() };
-            match step {
-                Step::DmaUnmap => {
-                    let undone = client.dma_unmap(self.context, table, &self.request.device);
-                    if let Err(e) = undone {
-                        warn_ratelimited!(
-                            "peer-memory client {}: dma_unmap fails: {:?}\n",
-                            self.client.name(),
-                            e
-                        );
-                    }
+        // SAFETY: Nobody makes the mapping any more, and `undoing` was set for this thread, so nobody
+        // else uses the table now.
+        let table = unsafe { &mut *self.table.get() };
+        match step {
+            Step::DmaUnmap => {
+                let undone = client.dma_unmap(self.context, table, &self.request.device);
+                if let Err(e) = undone {
+                    warn_ratelimited!(
+                        "peer-memory client {}: dma_unmap fails: {:?}\n",
+                        self.client.name(),
+                        e
+                    );
                 }
-                Step::PutPages => client.put_pages(self.context, table),
-                Step::Uncount(pages) => {
-                    let statistics = &self.client.statistics;
-                    statistics.dereg_pages.add(pages);
-                    statistics.dereg_bytes.add(self.request.len as u64);
-                }
+            }
+            Step::PutPages => client.put_pages(self.context, table),
+            Step::Uncount(pages) => {
+                let statistics = &self.client.statistics;
+                statistics.dereg_pages.add(pages);
+                statistics.dereg_bytes.add(self.request.len as u64);
             }
         }
     }
 
     /// The client takes the range back.
     ///
-    /// The client may hold any lock of its own, so this waits for nothing but copies.
+    /// The client may hold any lock of its own, so this waits for nothing but copies: not for a
+    /// callback that somebody else is in.
     pub(super) fn take_back(&self) {
         let (importer, phase) = {
             let mut state = self.state.lock();
             if !mem::replace(&mut state.invalidated, true) {
                 self.client.statistics.free_callbacks.add(1);
             }
-            // Before it is in use nothing reaches the bytes, and nothing will: the thread that
-            // makes the mapping sees that it is invalidated, and undoes what it has done. At the
-            // end, access has ended before. In between, whoever comes second finds the rest being
-            // done, perhaps by the very callback that calls this.
-            let phase = state.phase;
-            if phase == Phase::InUse {
-                state.phase = Phase::TakingBack;
-            }
-            (state.importer.clone(), phase)
+            (state.importer.clone(), state.phase)
         };
         if phase == Phase::Starting {
-            // Whoever reads the table has not seen that yet, or is done when the lock is free.
+            // Nothing reaches the bytes, and nothing will: the thread that makes the mapping sees
+            // that it is invalidated, and undoes what it has done. Whoever reads the table has not
+            // seen that yet, or is done when the lock is free.
             drop(self.reading.lock());
+            return;
         }
+        // At the end there is no importer, and access has ended before.
         if let Some(importer) = importer {
             importer.revoke();
         }
-        if phase != Phase::InUse {
-            return;
-        }
-        // SAFETY: This call moved the mapping to `TakingBack`.
-        unsafe { self.undo() };
-        self.state.lock().phase = Phase::TakenBack;
-        self.taken_back.complete_all();
+        self.undo();
     }
 
     /// Undoes what is left to undo, and releases the range. Called once, by the owner's drop.
     fn end(&self) {
-        let importer = loop {
+        let importer = {
             let mut state = self.state.lock();
-            if state.phase != Phase::TakingBack {
-                state.phase = Phase::Ending;
-                break state.importer.take();
-            }
-            drop(state);
-            // The range is released last, and not by the invalidation, whose caller may hold a lock
-            // that `release` takes.
-            self.taken_back.wait_for_completion();
+            state.phase = Phase::Ending;
+            state.importer.take()
         };
-        // SAFETY: The mapping was not being taken back when this moved it to `Ending`.
-        unsafe { self.undo() };
+        // The range is released last, and not by an invalidation, whose caller may hold a lock that
+        // `release` takes.
+        while !self.undo() {
+            let mut state = self.state.lock();
+            while state.undoing {
+                self.undone.wait(&mut state);
+            }
+        }
         // Until here a client that unmaps itself may say that there is nothing left to undo.
         if self.ticket != ticket::NONE {
             self.client.tickets.remove(self.ticket);
@@ -402,6 +414,14 @@ impl Shared {
         }
         drop(importer);
     }
+}
+
+/// What is to be undone next.
+enum Next {
+    Step(Step),
+    /// Somebody else is at a step, and does what is left.
+    Elsewhere,
+    Nothing,
 }
 
 /// A step of undoing a mapping.

@@ -31,7 +31,17 @@ use kernel::{
 
 global_lock! {
     // SAFETY: Initialised by `Service::new`, before any client can call in.
+    //
+    // Invalidations take it, which may come from where memory is reclaimed: nothing is allocated
+    // under it.
     unsafe(uninit) static CLIENTS: Mutex<KVec<Arc<Client>>> = KVec::new();
+}
+
+global_lock! {
+    // SAFETY: As above.
+    //
+    // Taken by those who add a client, before CLIENTS.
+    unsafe(uninit) static ADDING: Mutex<()> = ();
 }
 
 /// The number of the client that registered last.
@@ -52,6 +62,7 @@ impl Service {
         // SAFETY: By the requirements of this function.
         unsafe {
             CLIENTS.init();
+            ADDING.init();
             private::init();
         }
         Self {
@@ -96,21 +107,34 @@ pub(super) fn find(number: u64) -> Option<Arc<Client>> {
 }
 
 fn register(description: Description, invalidates: bool) -> Result<Arc<Client>> {
-    let mut clients = CLIENTS.lock();
+    let _adding = ADDING.lock();
     let name = description.name;
-    if clients.iter().any(|client| client.name() == name.get()) {
+    let (taken, count) = {
+        let clients = CLIENTS.lock();
+        let taken = clients.iter().any(|client| client.name() == name.get());
+        (taken, clients.len())
+    };
+    if taken {
         pr_err!("there is a peer-memory client {} already\n", name.get());
         return Err(EEXIST);
     }
     let number = LAST.fetch_add(1, Relaxed) + 1;
-    let made = Client::new(number, description, invalidates).and_then(|client| {
-        clients.push(client.clone(), GFP_KERNEL)?;
-        Ok(client)
-    });
-    if made.is_err() {
+    let made = KVec::with_capacity(count + 1, GFP_KERNEL)
+        .map_err(Error::from)
+        .and_then(|room| Ok((Client::new(number, description, invalidates)?, room)));
+    let Ok((client, mut room)) = made else {
         pr_err!("no memory for peer-memory client {}\n", name.get());
+        return Err(ENOMEM);
+    };
+    // Nobody else adds a client, so there is room for all.
+    let mut clients = CLIENTS.lock();
+    for known in clients.drain_all() {
+        let _ = room.push_within_capacity(known);
     }
-    made
+    let _ = room.push_within_capacity(client.clone());
+    core::mem::swap(&mut *clients, &mut room);
+    drop(clients);
+    Ok(client)
 }
 
 fn unregister(number: u64) {

@@ -252,8 +252,11 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Removes the files, and waits for those who read them.
+        // Removes the files, and waits for those who read them, whatever else may hold a reference.
         // SAFETY: `new` made the object.
-        unsafe { bindings::kobject_put(self.0.as_ptr()) };
+        unsafe {
+            bindings::kobject_del(self.0.as_ptr());
+            bindings::kobject_put(self.0.as_ptr());
+        }
     }
 }
