@@ -317,8 +317,9 @@ impl<L: Link> PinnedDrop for Registration<L> {
         // SAFETY: Both were registered by `new`.
         unsafe {
             bindings::rdma_link_unregister(self.link.get());
-            L::for_each(|state| unregister_later(&**state));
             while DEVICES.load(Acquire) != 0 {
+                // Again and again: a device that moves to another namespace cannot be unregistered.
+                L::for_each(|state| unregister_later(&**state));
                 fsleep(Delta::from_millis(1));
             }
             bindings::ib_unregister_driver(ENDING);
