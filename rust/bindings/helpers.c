@@ -7,6 +7,7 @@
 #include <linux/kernfs.h>
 #include <linux/kobject.h>
 #include <linux/magic.h>
+#include <linux/memcontrol.h>
 #include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
@@ -15,6 +16,7 @@
 #include <linux/ratelimit.h>
 #include <linux/scatterlist.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sysfs.h>
 #include <linux/userfaultfd_k.h>
@@ -286,6 +288,14 @@ bool mrx_pages_come_from_a_program(struct mm_struct *mm, unsigned long start, un
 	return false;
 }
 
+/* Under mmap_lock. */
+unsigned long mrx_next_mapping(struct mm_struct *mm, unsigned long addr)
+{
+	struct vm_area_struct *vma = find_vma(mm, addr);
+
+	return vma ? max(addr, vma->vm_start) : ULONG_MAX;
+}
+
 void *mrx_page_address(const struct page *page)
 {
 	return page_address(page);
@@ -316,9 +326,24 @@ void mrx_stats_cancel(struct sk_buff *msg, struct nlattr *table)
 	nla_nest_cancel(msg, table);
 }
 
-struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name)
+struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name, int max_active)
 {
-	return alloc_workqueue("%s", WQ_UNBOUND, WQ_UNBOUND_MAX_ACTIVE, name);
+	return alloc_workqueue("%s", WQ_UNBOUND, max_active, name);
+}
+
+struct mem_cgroup *mrx_mem_cgroup_of(struct mm_struct *mm)
+{
+	return get_mem_cgroup_from_mm(mm);
+}
+
+struct mem_cgroup *mrx_set_active_memcg(struct mem_cgroup *memcg)
+{
+	return set_active_memcg(memcg);
+}
+
+void mrx_mem_cgroup_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
 }
 
 void mrx_local_bh_disable(void)

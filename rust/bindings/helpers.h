@@ -74,6 +74,7 @@ void mrx_interval_set_seq(struct mmu_interval_notifier *notifier, unsigned long 
 bool mrx_interval_read_retry(struct mmu_interval_notifier *notifier, unsigned long seq);
 int mrx_mmap_read_lock_killable(struct mm_struct *mm);
 bool mrx_pages_come_from_a_program(struct mm_struct *mm, unsigned long start, unsigned long end);
+unsigned long mrx_next_mapping(struct mm_struct *mm, unsigned long addr);
 void mrx_trace_page_fault(unsigned long addr, unsigned long pages, bool write, long result);
 void mrx_trace_page_prefetch(unsigned long addr, unsigned long pages, bool write, long result);
 void mrx_trace_page_invalidate(unsigned long start, unsigned long end, unsigned long given_up);
@@ -85,7 +86,11 @@ struct nlattr *mrx_stats_begin(struct sk_buff *msg);
 void mrx_stats_end(struct sk_buff *msg, struct nlattr *table);
 void mrx_stats_cancel(struct sk_buff *msg, struct nlattr *table);
 
-struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name);
+struct workqueue_struct *mrx_alloc_unbound_workqueue(const char *name, int max_active);
+
+struct mem_cgroup *mrx_mem_cgroup_of(struct mm_struct *mm);
+struct mem_cgroup *mrx_set_active_memcg(struct mem_cgroup *memcg);
+void mrx_mem_cgroup_put(struct mem_cgroup *memcg);
 
 void *mrx_uverbs_attr_obj(const struct uverbs_attr_bundle *attrs, u16 id);
 struct ib_uobject *mrx_uverbs_attr_uobject(const struct uverbs_attr_bundle *attrs,

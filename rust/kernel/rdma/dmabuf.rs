@@ -369,7 +369,9 @@ impl Unmapped {
     ///
     /// After a move, access begins anew: an exporter that has revoked the buffer can refuse that
     /// with an error, but `dma_buf_vmap` warns of the exporter if it refuses the mapping.
-    pub fn find(self, access: &mut Option<CpuAccess>) -> Result {
+    ///
+    /// `EINTR` or `ERESTARTSYS` if a signal is pending.
+    pub fn find(&self, access: &mut Option<CpuAccess>) -> Result {
         let begun = matches!(access, Some(access) if access.is_for(&self.buffer, self.write));
         if !begun || self.buffer.base.load(Relaxed) == 0 {
             *access = None;

@@ -13,8 +13,8 @@
 //! - [`umem`]: pinned user memory; [`dmabuf`]: buffers of other drivers.
 //! - [`uverbs`]: methods of the ioctl tree.
 //! - [`netdev`]: interfaces, and what happens to them.
-//! - [`gate`], [`rwsem`], [`id_table`], [`work`], [`task`], [`log`]: ends of access, locks, numbers,
-//!   later, manners.
+//! - [`gate`], [`rwsem`], [`id_table`], [`work`], [`task`], [`memcg`], [`log`]: ends of access, locks,
+//!   numbers, later, manners.
 //!
 //! Services, which know no particular device:
 //!
@@ -31,6 +31,7 @@ pub mod events;
 pub mod gate;
 pub mod id_table;
 pub mod log;
+pub mod memcg;
 pub mod mr;
 pub mod netdev;
 pub mod object;

@@ -8,7 +8,7 @@
 //! - [`fault`], [`absent`]: finding pages, and waiting for those that a transfer needs.
 //! - [`advise`]: advice about what will be needed (`ADVISE_MR`).
 //! - [`stats`]: what happened to a region's pages; [`trace`]: what a person can watch.
-//! - [`queue`]: work that is done later.
+//! - [`queue`]: work that is done later; [`patience`]: work that may last for ever.
 //!
 //! # Why no page is used after it has been taken away
 //!
@@ -54,6 +54,7 @@ pub mod absent;
 pub mod advise;
 pub mod fault;
 pub mod paged;
+pub mod patience;
 pub mod queue;
 pub mod span;
 pub mod stats;

@@ -5,7 +5,10 @@
 //! C header: [`include/linux/rwsem.h`](srctree/include/linux/rwsem.h)
 
 use crate::bindings;
-use core::ops::Deref;
+use core::{
+    mem::ManuallyDrop,
+    ops::Deref, //
+};
 use kernel::{
     error::to_result,
     prelude::*,
@@ -33,9 +36,15 @@ unsafe impl Send for RwSem {}
 unsafe impl Sync for RwSem {}
 
 /// Something with one lock, which readers may hold along with a reference to the whole.
-pub trait HasRwSem {
+pub trait HasRwSem: Sized {
     /// The lock.
     fn rwsem(&self) -> &RwSem;
+
+    /// Gives up the reference of a reader, who may still be a reader of other locks.
+    #[inline]
+    fn give_up(this: Arc<Self>) {
+        drop(this);
+    }
 }
 
 impl RwSem {
@@ -55,9 +64,13 @@ impl RwSem {
     pub fn try_read<T: HasRwSem>(owner: Arc<T>) -> Option<OwnedRead<T>> {
         // SAFETY: The semaphore is initialised.
         let got = unsafe { bindings::down_read_trylock(owner.rwsem().sem.get()) };
+        if got == 0 {
+            T::give_up(owner);
+            return None;
+        }
         // INVARIANT: The lock has just been taken.
-        (got != 0).then(|| OwnedRead {
-            owner,
+        Some(OwnedRead {
+            owner: ManuallyDrop::new(owner),
             _thread: NotThreadSafe,
         })
     }
@@ -68,7 +81,7 @@ impl RwSem {
         to_result(unsafe { bindings::down_read_killable(owner.rwsem().sem.get()) })?;
         // INVARIANT: The lock has just been taken.
         Ok(OwnedRead {
-            owner: owner.clone(),
+            owner: ManuallyDrop::new(owner.clone()),
             _thread: NotThreadSafe,
         })
     }
@@ -92,9 +105,10 @@ impl RwSem {
 ///
 /// # Invariants
 ///
-/// The lock of `owner` is held for reading by this value's thread.
+/// The lock of `owner` is held for reading by this value's thread. `owner` is there until the value
+/// is dropped.
 pub struct OwnedRead<T: HasRwSem> {
-    owner: Arc<T>,
+    owner: ManuallyDrop<Arc<T>>,
     _thread: NotThreadSafe,
 }
 
@@ -109,8 +123,13 @@ impl<T: HasRwSem> Deref for OwnedRead<T> {
 impl<T: HasRwSem> Drop for OwnedRead<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this thread holds the lock for reading.
-        unsafe { bindings::up_read(self.owner.rwsem().sem.get()) };
+        // SAFETY: By the type invariant this thread holds the lock for reading, and the owner is
+        // there until now.
+        let owner = unsafe {
+            bindings::up_read(self.owner.rwsem().sem.get());
+            ManuallyDrop::take(&mut self.owner)
+        };
+        T::give_up(owner);
     }
 }
 

@@ -77,8 +77,28 @@ impl QueueOwner {
     ///
     /// The slot is empty. Whoever adds work is gone before the result is dropped.
     pub unsafe fn new(slot: &'static QueueSlot, name: &'static CStr) -> Result<Self> {
+        // SAFETY: By the requirements of this function.
+        unsafe {
+            Self::with_limit(
+                slot,
+                name,
+                bindings::wq_consts_WQ_UNBOUND_MAX_ACTIVE as c_int,
+            )
+        }
+    }
+
+    /// As [`QueueOwner::new`]; only so many items are worked on at a time.
+    ///
+    /// # Safety
+    ///
+    /// As for [`QueueOwner::new`].
+    pub unsafe fn with_limit(
+        slot: &'static QueueSlot,
+        name: &'static CStr,
+        limit: c_int,
+    ) -> Result<Self> {
         // SAFETY: The name is a string.
-        let queue = unsafe { bindings::mrx_alloc_unbound_workqueue(name.as_char_ptr()) };
+        let queue = unsafe { bindings::mrx_alloc_unbound_workqueue(name.as_char_ptr(), limit) };
         let queue = NonNull::new(queue).ok_or(ENOMEM)?;
         slot.0.store(queue.as_ptr(), Release);
         Ok(Self { slot, queue })

@@ -15,8 +15,10 @@ use super::{
                 Absent,
                 FaultError, //
             },
+            patience::wait_elsewhere,
             span::Resident, //
-        }, //
+        },
+        task, //
     },
     binding::Bound,
     bytes::{
@@ -44,9 +46,13 @@ use super::{
     },
 };
 use core::slice;
-use kernel::sync::{
-    atomic::Relaxed,
-    Arc, //
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::Relaxed,
+        Arc, //
+    }, //
 };
 
 /// The most bytes that are moved before memory that somebody takes away is let go of. Bounds how
@@ -350,7 +356,27 @@ impl<'a> Stream<'a> {
         }
         match missing {
             Missing::Pages(absent) => absent.find(go_on),
-            Missing::Buffer(unmapped) => Ok(unmapped.find(&mut self.access)?),
+            Missing::Buffer(unmapped) => self.map(unmapped, go_on),
+        }
+    }
+
+    /// Begins CPU access to a buffer.
+    fn map(
+        &mut self,
+        unmapped: Unmapped,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), FaultError> {
+        match unmapped.find(&mut self.access) {
+            Err(e) if (e == EINTR || e == ERESTARTSYS) && !task::is_dying() => {
+                // A signal that the process survives is no reason to fail the request; nor can it
+                // be delivered here. So somebody else waits for the exporter, who gets no signals.
+                let mut access = self.access.take();
+                let find = move || unmapped.find(&mut access).map(|()| access);
+                let mm = ARef::from(&**kernel::current!().mm().ok_or(e)?);
+                self.access = wait_elsewhere(&mm, find, go_on)?;
+                Ok(())
+            }
+            found => Ok(found?),
         }
     }
 

@@ -93,6 +93,22 @@ impl Window {
         })
     }
 
+    /// What is left of this window without its first `skip` bytes.
+    pub fn rest(&self, skip: u64) -> Result<Self, AccessError> {
+        let whole = Self {
+            region: self.region.clone(),
+            bound: self.bound.clone(),
+            ..*self
+        };
+        let left = self.length.checked_sub(skip);
+        whole.part(skip, left.ok_or(AccessError::OutOfBounds)?)
+    }
+
+    /// How many bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
     /// The region that was named.
     pub fn region(&self) -> &Arc<Region> {
         &self.region

@@ -6,21 +6,18 @@ use super::{
     super::task,
     fault::Effort,
     paged::Paged,
+    patience::wait_elsewhere,
     queue::{
         PagingQueue,
-        PATIENT,
         PROMPT, //
     }, //
 };
 use kernel::{
+    new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Release, //
-        },
-        Arc, //
+        Arc,
+        Mutex, //
     },
     time::{
         delay::fsleep,
@@ -40,7 +37,7 @@ pub enum FaultError {
 impl From<Error> for FaultError {
     fn from(e: Error) -> Self {
         match e {
-            EINTR => Self::Stopped,
+            EINTR | ERESTARTSYS => Self::Stopped,
             _ => Self::NotMapped,
         }
     }
@@ -54,12 +51,15 @@ pub struct Absent {
     write: bool,
 }
 
-/// What somebody else finds: [`NOT_OVER`], how many pages there were, or an errno.
-struct Elsewhere(Atomic<isize>);
+/// What somebody else does.
+#[pin_data]
+struct Elsewhere<T> {
+    /// What came of it, when it is over.
+    #[pin]
+    end: Mutex<Option<Result<T>>>,
+}
 
-const NOT_OVER: isize = isize::MAX;
-
-/// How long is waited between two looks at a fault that a program takes its time for.
+/// How long is waited between two looks at what somebody else does.
 const FIRST_PAUSE_MICROS: i64 = 50;
 const LAST_PAUSE_MICROS: i64 = 10_000;
 
@@ -93,38 +93,39 @@ impl Absent {
         } else {
             let paged = paged.clone();
             let find = move || paged.find_now(addr, len, write, Effort::NoProgram);
-            match find_elsewhere(&PROMPT, find, go_on) {
+            match do_elsewhere(&PROMPT, find, go_on) {
                 Err(EBUSY) => {}
                 found => return Ok(found.map(drop)?),
             }
         }
+        let mm = paged.mm().clone();
         let find = move || paged.find_now(addr, len, write, Effort::Fault);
-        Ok(find_elsewhere(&PATIENT, find, go_on).map(drop)?)
+        Ok(wait_elsewhere(&mm, find, go_on).map(drop)?)
     }
 }
 
-/// Lets a work queue `find` pages, and says how many there were. `EINTR` if `go_on` says no, while
-/// `find` may be waiting for as long as user space likes; the errors of `find`.
-pub(super) fn find_elsewhere(
+/// Lets a work queue do `work`, and returns what that returns. `EINTR` if `go_on` says no before,
+/// while the work goes on; `ENOMEM` if there is no memory.
+pub(super) fn do_elsewhere<T: Send + Unpin + 'static>(
     queue: &PagingQueue,
-    find: impl FnOnce() -> Result<usize> + Send + 'static,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<usize> {
-    let fault = Arc::new(Elsewhere(Atomic::new(NOT_OVER)), GFP_KERNEL)?;
-    let theirs = fault.clone();
+) -> Result<T> {
+    let ours = Arc::pin_init(
+        pin_init!(Elsewhere {
+            end <- new_mutex!(None, "Elsewhere::end"),
+        }),
+        GFP_KERNEL,
+    )?;
+    let theirs = ours.clone();
     queue.spawn(move || {
-        let end = match find() {
-            Ok(found) => found as isize,
-            Err(e) => e.to_errno() as isize,
-        };
-        theirs.0.store(end, Release);
+        let end = work();
+        *theirs.end.lock() = Some(end);
     })?;
     let mut pause = FIRST_PAUSE_MICROS;
     loop {
-        match fault.0.load(Acquire) {
-            NOT_OVER => {}
-            found @ 0.. => return Ok(found as usize),
-            errno => return Err(Error::from_errno(errno as c_int)),
+        if let Some(end) = ours.end.lock().take() {
+            return end;
         }
         if !go_on() {
             return Err(EINTR);

@@ -27,13 +27,18 @@ use super::{
         Manner,
         Prefetch, //
     },
-    queue::PROMPT, //
+    queue::ADVICE, //
 };
 use crate::bindings;
 use core::ops::Range;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
 };
 
 /// Takes an advice about the ranges of `list`. With `IB_UVERBS_ADVISE_MR_FLAG_FLUSH` in `flags`
@@ -80,8 +85,7 @@ pub fn advise(
         Prefetch::Read | Prefetch::MappedOnly => Access::LOCAL_READ,
     };
 
-    // Of a range that its region does not have, what counts it as a failure.
-    let mut ranges = KVVec::with_capacity(list.len(), GFP_KERNEL_ACCOUNT)?;
+    let mut ranges: KVVec<Named> = KVVec::with_capacity(list.len(), GFP_KERNEL_ACCOUNT)?;
     // The region of the range before, and the first of what it consists of that is paged.
     let mut last: Option<(Arc<Region>, Arc<Region>)> = None;
     for sge in list {
@@ -110,17 +114,68 @@ pub fn advise(
             .flatten()
             .try_for_each(|window| prefetch(window, what, go_on));
     }
-    PROMPT.spawn(move || {
-        for range in &ranges {
+    let later = Later {
+        what,
+        ranges,
+        next: 0,
+        done: 0,
+    };
+    ADVICE.spawn(move || later.follow())
+}
+
+/// A range that advice names; if its region does not have it, what counts that as a failure.
+type Named = Result<Window, Arc<Region>>;
+
+/// Advice that is followed later, a little at a time: what is left goes to the end of the queue.
+struct Later {
+    what: Prefetch,
+    ranges: KVVec<Named>,
+    /// The range that comes next.
+    next: usize,
+    /// Bytes of it that are done.
+    done: u64,
+}
+
+/// How long advice is followed before that of others has its turn.
+const TURN: Delta = Delta::from_millis(20);
+/// Bytes that are prefetched between two looks at the clock.
+const BYTES_AT_A_TIME: u64 = 16 << 20;
+
+impl Later {
+    fn follow(mut self) {
+        let begun = Instant::<Monotonic>::now();
+        let is_over = || begun.elapsed() >= TURN;
+        while let Some(range) = self.ranges.get(self.next) {
+            if is_over() {
+                return self.go_on();
+            }
             match range {
-                Ok(window) => {
-                    // What could not be done has been counted.
-                    let _ = prefetch_later(window, what);
-                }
+                // What could not be done has been counted.
+                Ok(window) => match self.rest(window, &is_over) {
+                    Err(_) => {}
+                    Ok(done) => {
+                        self.done += done;
+                        if self.done < window.length() {
+                            return self.go_on();
+                        }
+                    }
+                },
                 Err(paged) => failed(paged),
             }
+            self.next += 1;
+            self.done = 0;
         }
-    })
+    }
+
+    /// Prefetches what is left of `window`; says how many bytes of that are done.
+    fn rest(&self, window: &Window, is_over: &dyn Fn() -> bool) -> Result<u64> {
+        prefetch_later(&window.rest(self.done)?, self.what, is_over)
+    }
+
+    fn go_on(self) {
+        // Without memory the rest is given up: it was advice.
+        let _ = ADVICE.spawn(move || self.follow());
+    }
 }
 
 /// How many small pieces of a layout are gone through before others may run.
@@ -156,34 +211,63 @@ fn first_paged(window: &Window, go_on: &dyn Fn() -> bool) -> Result<Option<Arc<R
     Ok(found)
 }
 
-/// What prefetches a part of a region, of which it is given offset and length, and says what pages
-/// it has looked at, or `None` if nothing more is to be done.
-type Prefetcher<'a> = dyn FnMut(&Arc<Region>, u64, u64) -> Result<Option<Range<u64>>> + 'a;
+/// What came of a part of a region that was to be prefetched.
+enum Step {
+    /// Its pages, which are these of the region, have been looked at.
+    Done(Range<u64>),
+    /// Only so many bytes of it, and nothing more is to be done now.
+    Stopped(u64),
+}
 
-/// Calls `f` for what the window consists of. Layouts have many small pieces, of which several
-/// often lie in one page: those are left out.
-fn for_each_part(window: &Window, go_on: &dyn Fn() -> bool, f: &mut Prefetcher<'_>) -> Result {
+/// What prefetches a part of a region, of which it is given offset and length.
+type Prefetcher<'a> = dyn FnMut(&Arc<Region>, u64, u64) -> Result<Step> + 'a;
+
+/// Calls `f` for what the window consists of until it stops, or `is_over` says yes; returns how many
+/// bytes of the window are done. Layouts have many small pieces, of which several often lie in one
+/// page: those are left out.
+fn for_each_part(
+    window: &Window,
+    go_on: &dyn Fn() -> bool,
+    is_over: &dyn Fn() -> bool,
+    f: &mut Prefetcher<'_>,
+) -> Result<u64> {
     let mut last: Option<(Arc<Region>, Range<u64>)> = None;
+    let (mut done, mut count) = (0u64, 0usize);
     for_each_range(window, go_on, &mut |region, offset, length| {
+        count = count.wrapping_add(1);
+        if count % PIECES_AT_A_TIME == 0 && is_over() {
+            return Ok(false);
+        }
         let end = offset.checked_add(length).ok_or(EFAULT)?;
         if let Some((same, pages)) = &last {
             if Arc::ptr_eq(same, region) && pages.start <= offset && end <= pages.end {
+                done += length;
                 return Ok(true);
             }
         }
-        last = f(region, offset, length)?.map(|pages| (region.clone(), pages));
-        Ok(last.is_some())
-    })
+        match f(region, offset, length)? {
+            Step::Done(pages) => {
+                done += length;
+                last = Some((region.clone(), pages));
+                Ok(true)
+            }
+            Step::Stopped(part) => {
+                done += part;
+                Ok(false)
+            }
+        }
+    })?;
+    Ok(done)
 }
 
 /// Prefetches for somebody who waits.
 fn prefetch(window: &Window, what: Prefetch, go_on: &dyn Fn() -> bool) -> Result {
-    for_each_part(window, go_on, &mut |region, offset, length| {
+    for_each_part(window, go_on, &|| false, &mut |region, offset, length| {
         let Some(memory) = region.paged() else {
             // What is pinned is there.
             return match region.advice().is_closed() {
                 true => Err(ENOENT),
-                false => Ok(Some(offset..offset)),
+                false => Ok(Step::Done(offset..offset)),
             };
         };
         let manner = Manner {
@@ -193,22 +277,24 @@ fn prefetch(window: &Window, what: Prefetch, go_on: &dyn Fn() -> bool) -> Result
             go_on,
         };
         memory.prefetch(offset, length, &manner)?;
-        Ok(Some(memory.whole_pages(offset..offset + length)))
+        Ok(Step::Done(memory.whole_pages(offset..offset + length)))
     })
+    .map(drop)
 }
 
-/// Prefetches as much as goes while the regions are there.
-fn prefetch_later(window: &Window, what: Prefetch) -> Result {
+/// Prefetches as much as goes while the regions are there, until `is_over` says yes. Returns how many
+/// bytes of the window are done; with an error, the rest is not to be done.
+fn prefetch_later(window: &Window, what: Prefetch, is_over: &dyn Fn() -> bool) -> Result<u64> {
     let named = window.region();
     let is_there = || !named.advice().is_closed();
-    for_each_part(window, &is_there, &mut |region, offset, length| {
+    for_each_part(window, &is_there, is_over, &mut |region, offset, length| {
         // Memory of a region is held only inside of its gate.
         let (Some(_in_named), Some(_in_region)) = (named.advice().enter(), region.advice().enter())
         else {
-            return Ok(None);
+            return Err(ENOENT);
         };
         let Some(memory) = region.paged() else {
-            return Ok(Some(offset..offset));
+            return Ok(Step::Done(offset..offset));
         };
         let go_on = || is_there() && !region.advice().is_closed();
         let manner = Manner {
@@ -217,15 +303,21 @@ fn prefetch_later(window: &Window, what: Prefetch) -> Result {
             waits_for_programs: false,
             go_on: &go_on,
         };
-        match memory.prefetch(offset, length, &manner) {
-            Ok(_) => Ok(Some(memory.whole_pages(offset..offset + length))),
-            Err(e) => {
+        let mut done = 0;
+        while done < length {
+            if is_over() {
+                return Ok(Step::Stopped(done));
+            }
+            let part = (length - done).min(BYTES_AT_A_TIME);
+            if let Err(e) = memory.prefetch(offset + done, part, &manner) {
                 if go_on() {
                     memory.stats().prefetch_failures.add(1);
                 }
-                Err(e)
+                return Err(e);
             }
+            done += part;
         }
+        Ok(Step::Done(memory.whole_pages(offset..offset + length)))
     })
 }
 

@@ -117,6 +117,18 @@ impl Pages {
         }
     }
 
+    /// The first address from `addr` on where something is mapped, or `usize::MAX`. May be outdated
+    /// at once.
+    pub fn next_mapping(mm: &MmWithUser, addr: usize) -> Result<usize> {
+        // SAFETY: `mm` is alive.
+        unsafe {
+            to_result(bindings::mrx_mmap_read_lock_killable(mm.as_raw()))?;
+            let next = bindings::mrx_next_mapping(mm.as_raw(), addr);
+            bindings::mmap_read_unlock(mm.as_raw());
+            Ok(next)
+        }
+    }
+
     /// Whether a program decides when one of the pages of `range` comes: it serves a userfaultfd
     /// or a FUSE file system.
     pub fn are_up_to_a_program(mm: &MmWithUser, range: Range<usize>) -> Result<bool> {

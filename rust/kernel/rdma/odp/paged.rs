@@ -4,20 +4,18 @@
 
 use super::{
     super::{
+        memcg::Charged,
         mr::memory::Stretch,
         rwsem::RwSem,
         task, //
     },
-    absent::{
-        find_elsewhere,
-        Absent, //
-    },
+    absent::Absent,
     fault::{
         Effort,
         Pages,
         Wanted, //
     },
-    queue::PATIENT,
+    patience::wait_elsewhere,
     span::{
         Resident,
         Span,
@@ -160,6 +158,11 @@ impl Paged {
         &self.stats
     }
 
+    /// The memory of the process.
+    pub(super) fn mm(&self) -> &ARef<Mm> {
+        &self.mm
+    }
+
     /// The process's address of byte `offset`.
     #[inline]
     pub(super) fn addr(&self, offset: u64) -> Option<usize> {
@@ -273,6 +276,8 @@ impl Paged {
         let end = start.saturating_add(1 << SPAN_SHIFT);
         let first = start.max(self.bytes.start & PAGE_MASK);
         let last = end.min(page_align(self.bytes.end).ok_or(EFAULT)?);
+        // Also if the caller is a thread of the kernel.
+        let _charged = Charged::to(mm);
         let span = Span::new(mm, first..last, self.stats.clone())?;
         let mut spans = self.spans.lock();
         // The lock may be let go of to allocate; nobody else adds meanwhile.
@@ -403,8 +408,11 @@ impl Paged {
             let found = found?;
             self.stats.prefetched.add(found);
             total = total.saturating_add(found);
-            // Past what was found, or past the page that was not.
+            // Past what was found, or past the page that was not, and where nothing is mapped.
             part.start = addr.saturating_add(found.max(1).saturating_mul(PAGE_SIZE));
+            if found == 0 {
+                part.start = Pages::next_mapping(mm, part.start)?;
+            }
             if !task::pause() {
                 return Err(EINTR);
             }
@@ -442,7 +450,7 @@ impl Paged {
             paged.find(&mm, &span, &mut pages, wanted, &|| true)
         };
         let mut go_on = || !task::is_dying() && (manner.go_on)();
-        find_elsewhere(&PATIENT, find, &mut go_on).map_err(|e| match e {
+        wait_elsewhere(&self.mm, find, &mut go_on).map_err(|e| match e {
             EINTR if !task::is_dying() => EIO,
             e => e,
         })

@@ -14,6 +14,7 @@ use super::{
         }, //
     },
     fault::Pages,
+    queue::PROMPT,
     stats::Stats,
     trace, //
 };
@@ -23,7 +24,9 @@ use kernel::{
     c_str,
     container_of,
     error::to_result,
+    impl_has_work,
     mm::MmWithUser,
+    new_work,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
@@ -37,7 +40,11 @@ use kernel::{
         },
         Arc, //
     },
-    types::Opaque, //
+    types::Opaque,
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 
 /// Bytes of address space in a span, as a power of two. A change of mappings makes all faults in
@@ -83,6 +90,10 @@ impl Entry {
 /// that the process has mapped at that place, and writable pages are marked dirty; see the
 /// documentation of [`odp`](super). The notifier is registered from when the span is made until it
 /// is dropped.
+///
+/// Removing the notifier waits for changes of mappings that are under way, and those may wait for
+/// readers of other spans. So whoever drops the last reference is no reader: see
+/// [`HasRwSem::give_up`].
 #[pin_data(PinnedDrop)]
 pub struct Span {
     /// The address of the first page.
@@ -94,6 +105,9 @@ pub struct Span {
     /// allocates may run under it.
     #[pin]
     lock: RwSem,
+    /// Drops the last reference.
+    #[pin]
+    end: Work<Self>,
     #[pin]
     notifier: Opaque<bindings::mmu_interval_notifier>,
 }
@@ -107,6 +121,25 @@ unsafe impl Sync for Span {}
 impl HasRwSem for Span {
     fn rwsem(&self) -> &RwSem {
         &self.lock
+    }
+
+    #[inline]
+    fn give_up(this: Arc<Self>) {
+        if let Some(last) = Arc::into_unique_or_drop(this) {
+            PROMPT.enqueue(Arc::from(last));
+        }
+    }
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Span { self.end }
+}
+
+impl WorkItem for Span {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        drop(this);
     }
 }
 
@@ -137,6 +170,7 @@ impl Span {
                 pages,
                 stats,
                 lock <- RwSem::new(c_str!("Span::lock"), static_lock_class!()),
+                end <- new_work!("Span::end"),
                 // The last field: from now on the notifier may be called, for which all other
                 // fields must be there.
                 // SAFETY: The slot stays where it is, as part of a pinned structure. The `mm` has
