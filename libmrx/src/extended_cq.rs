@@ -2,7 +2,12 @@
 
 //! Completion queues that are polled in batches, field by field.
 
-use std::{io, marker::PhantomData, mem, ptr::NonNull};
+use std::{
+    io,
+    marker::PhantomData,
+    ptr::NonNull,
+    thread::{self, ThreadId},
+};
 
 use crate::{
     object::non_null,
@@ -43,11 +48,11 @@ bitflags::bitflags! {
 /// let context = Context::open("rxe_mrx0")?;
 /// let mut cq = ExtendedCq::new(&context, 128, Fields::BYTE_LEN | Fields::QP_NUM)?;
 /// // ... queue pairs on `cq.as_raw()`, and work ...
-/// if let Some(mut batch) = cq.start_poll()? {
-///     while let Some(completion) = batch.next_poll()? {
-///         println!("{}: {:?} bytes", completion.wr_id(), completion.byte_len());
-///     }
-/// } // here the batch ends, whatever happened in it
+/// let mut batch = cq.batch()?;
+/// while let Some(completion) = batch.next_poll()? {
+///     println!("{}: {:?} bytes", completion.wr_id(), completion.byte_len());
+/// }
+/// drop(batch); // here it ends, or wherever else it goes, whatever happened in it
 /// # Ok(())
 /// # }
 /// ```
@@ -56,8 +61,8 @@ bitflags::bitflags! {
 ///
 /// ```compile_fail,E0499
 /// # fn example(cq: &mut mrx::ExtendedCq<'_>) -> std::io::Result<()> {
-/// let first = cq.start_poll()?;
-/// let second = cq.start_poll()?; // error: `*cq` is borrowed by `first`
+/// let first = cq.batch()?;
+/// let second = cq.batch()?; // error: `*cq` is borrowed by `first`
 /// drop(first);
 /// # Ok(())
 /// # }
@@ -67,7 +72,7 @@ bitflags::bitflags! {
 ///
 /// ```compile_fail,E0505
 /// # fn example(mut cq: mrx::ExtendedCq<'_>) -> std::io::Result<()> {
-/// let batch = cq.start_poll()?;
+/// let batch = cq.batch()?;
 /// drop(cq); // error: `cq` is borrowed by `batch`
 /// drop(batch);
 /// # Ok(())
@@ -76,8 +81,8 @@ bitflags::bitflags! {
 pub struct ExtendedCq<'a> {
     raw: NonNull<ibv_cq_ex>,
     owned: bool,
-    /// The provider is in a batch: a completion can be read.
-    open: bool,
+    /// The thread in which the provider is in a batch: a completion can be read.
+    open: Option<ThreadId>,
     context: PhantomData<&'a Context>,
 }
 
@@ -104,7 +109,7 @@ impl<'a> ExtendedCq<'a> {
         Ok(Self {
             raw: non_null(raw)?,
             owned: true,
-            open: false,
+            open: None,
             context: PhantomData,
         })
     }
@@ -119,7 +124,7 @@ impl<'a> ExtendedCq<'a> {
         Self {
             raw,
             owned: false,
-            open: false,
+            open: None,
             context: PhantomData,
         }
     }
@@ -131,26 +136,25 @@ impl<'a> ExtendedCq<'a> {
         self.raw.cast()
     }
 
-    /// Begins a batch, unless the queue is empty.
+    /// Begins a batch. Nothing is taken from the queue before
+    /// [`next_poll`](Batch::next_poll).
     ///
     /// # Errors
     ///
-    /// What `ibv_start_poll` reports, but for `ENOENT`, which is `None`.
-    pub fn start_poll(&mut self) -> io::Result<Option<Batch<'_, 'a>>> {
-        // The guard of the last one may have been forgotten.
-        self.end();
-        if !self.start()? {
-            return Ok(None);
-        }
-        Ok(Some(Batch {
+    /// `EDEADLK` if a batch of another thread was forgotten: its provider may
+    /// hold a lock that only that thread can give back.
+    pub fn batch(&mut self) -> io::Result<Batch<'_, 'a>> {
+        self.end_forgotten()?;
+        Ok(Batch {
+            thread: thread::current().id(),
             cq: self,
-            seen: false,
-            thread: PhantomData,
-        }))
+            stays: PhantomData,
+        })
     }
 
-    /// Whether there is a completion, which can be read then.
-    fn start(&mut self) -> io::Result<bool> {
+    /// Goes to the first completion of the queue, which can be read then.
+    /// Returns whether there is one.
+    fn start(&mut self, thread: ThreadId) -> io::Result<bool> {
         let mut attr = ibv_poll_cq_attr::default();
         // SAFETY: the queue is live, and every provider fills the pointer.
         let status = match unsafe { self.raw.as_ref() }.start_poll {
@@ -159,16 +163,17 @@ impl<'a> ExtendedCq<'a> {
             None => libc::EOPNOTSUPP,
         };
         match status {
-            0 => self.open = true,
+            0 => self.open = Some(thread),
             libc::ENOENT => {}
             errno => return Err(io::Error::from_raw_os_error(errno)),
         }
-        Ok(self.open)
+        Ok(self.open.is_some())
     }
 
-    /// Ends the batch of the provider, if one is open.
+    /// Ends the batch of the provider, if one is open, in the thread that began
+    /// it.
     fn end(&mut self) {
-        if mem::take(&mut self.open) {
+        if self.open.take().is_some() {
             // SAFETY: the queue is live.
             if let Some(end_poll) = unsafe { self.raw.as_ref() }.end_poll {
                 // SAFETY: a batch was open.
@@ -176,12 +181,25 @@ impl<'a> ExtendedCq<'a> {
             }
         }
     }
+
+    /// Ends the batch whose guard was forgotten, if there is one.
+    fn end_forgotten(&mut self) -> io::Result<()> {
+        match self.open {
+            Some(thread) if thread != thread::current().id() => {
+                Err(io::Error::from_raw_os_error(libc::EDEADLK))
+            }
+            _ => {
+                self.end();
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Drop for ExtendedCq<'_> {
     fn drop(&mut self) {
-        self.end();
-        if self.owned {
+        // A provider does not expect that a queue ends in the middle of a batch.
+        if self.end_forgotten().is_ok() && self.owned {
             // SAFETY: made by `new`; whoever made a queue pair with it holds it.
             unsafe { sys::ibv_destroy_cq(self.as_raw().as_ptr()) };
         }
@@ -195,19 +213,20 @@ impl Drop for ExtendedCq<'_> {
 ///
 /// ```compile_fail,E0277
 /// # fn example(cq: &mut mrx::ExtendedCq<'_>) -> std::io::Result<()> {
-/// let batch = cq.start_poll()?;
+/// let batch = cq.batch()?;
 /// std::thread::scope(|scope| {
 ///     scope.spawn(move || drop(batch)); // error: it cannot be sent
 /// });
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "what was not asked for stays in the queue"]
+///
+/// What was not asked for stays in the queue.
+#[must_use = "only `next_poll` takes completions from the queue"]
 pub struct Batch<'q, 'a> {
     cq: &'q mut ExtendedCq<'a>,
-    /// The completion that the provider stands at has been handed out.
-    seen: bool,
-    thread: PhantomData<*const ()>,
+    thread: ThreadId,
+    stays: PhantomData<*const ()>,
 }
 
 impl Batch<'_, '_> {
@@ -228,7 +247,8 @@ impl Batch<'_, '_> {
     /// ```compile_fail,E0597
     /// # fn example(cq: &mut mrx::ExtendedCq<'_>) -> std::io::Result<()> {
     /// let mut kept = None;
-    /// if let Some(mut batch) = cq.start_poll()? {
+    /// {
+    ///     let mut batch = cq.batch()?;
     ///     kept = batch.next_poll()?; // error: `batch` does not live long enough
     /// }
     /// println!("{}", kept.is_some());
@@ -245,13 +265,8 @@ impl Batch<'_, '_> {
         // page; but librxe has given up its lock by then, and older versions of
         // it have ended the batch, so that one more end would drop a completion
         // that is yet to come. This works with all of them.
-        if mem::replace(&mut self.seen, true) {
-            self.cq.end();
-            if !self.cq.start()? {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Completion {
+        self.cq.end();
+        Ok(self.cq.start(self.thread)?.then_some(Completion {
             cq: self.cq.raw,
             batch: PhantomData,
         }))

@@ -2,8 +2,7 @@
 
 //! Batches: where they begin, and how they end.
 
-use anyhow::Context as _;
-use mrx::sys;
+use mrx::{sys, ExtendedCq};
 
 use super::{batch_of, stays_empty, wait, Scene, STANDARD};
 use crate::harness::{ensure_eq, Cq, Setup, Test};
@@ -26,8 +25,16 @@ pub const TESTS: &[Test] = &[
         early_end,
     ),
     Test::new(
+        "extended CQ: a batch that nobody reads takes nothing",
+        unread,
+    ),
+    Test::new(
         "extended CQ: a batch that is forgotten ends with the next",
         forgotten,
+    ),
+    Test::new(
+        "extended CQ: a batch that is forgotten ends in its own thread only",
+        forgotten_elsewhere,
     ),
     Test::new("extended CQ: a panic within a batch ends it", panicking),
     Test::new(
@@ -70,8 +77,8 @@ fn empty(setup: &Setup) -> anyhow::Result<()> {
     let scene = Scene::new(setup, sys::IBV_QPT_RC, STANDARD)?;
     let cq = &scene.a.send_cq;
     anyhow::ensure!(
-        cq.batches().start_poll()?.is_none(),
-        "an empty queue has a batch"
+        cq.batches().batch()?.next_poll()?.is_none(),
+        "an empty queue has a completion"
     );
     // A failed start needs no end, so that another one works.
     for _ in 0..3 {
@@ -127,13 +134,47 @@ fn early_end(setup: &Setup) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn unread(setup: &Setup) -> anyhow::Result<()> {
+    let scene = Scene::new(setup, sys::IBV_QPT_RC, STANDARD)?;
+    let mut cq = scene.a.send_cq.batches();
+    scene.writes(0..3)?;
+    for _ in 0..3 {
+        drop(cq.batch()?);
+    }
+    ensure_eq!(batch_of(&mut cq, 100)?, [0, 1, 2]);
+    Ok(())
+}
+
+/// Begins a batch, takes a completion and never ends it.
+fn forget_one(cq: &mut ExtendedCq<'_>) -> anyhow::Result<Option<u64>> {
+    let mut batch = cq.batch()?;
+    let id = batch.next_poll()?.map(|it| it.wr_id());
+    std::mem::forget(batch);
+    Ok(id)
+}
+
 fn forgotten(setup: &Setup) -> anyhow::Result<()> {
     let scene = Scene::new(setup, sys::IBV_QPT_RC, STANDARD)?;
     let mut cq = scene.a.send_cq.batches();
     scene.writes(0..3)?;
-    let mut batch = cq.start_poll()?.context("no batch")?;
-    ensure_eq!(batch.next_poll()?.map(|it| it.wr_id()), Some(0));
-    std::mem::forget(batch);
+    ensure_eq!(forget_one(&mut cq)?, Some(0));
+    ensure_eq!(batch_of(&mut cq, 100)?, [1, 2]);
+    Ok(())
+}
+
+fn forgotten_elsewhere(setup: &Setup) -> anyhow::Result<()> {
+    let scene = Scene::new(setup, sys::IBV_QPT_RC, STANDARD)?;
+    let mut cq = scene.a.send_cq.batches();
+    scene.writes(0..3)?;
+    ensure_eq!(forget_one(&mut cq)?, Some(0));
+    let refused = std::thread::scope(|scope| {
+        let other = scope.spawn(|| cq.batch().map(drop));
+        other.join().expect("it does not panic")
+    });
+    ensure_eq!(
+        refused.err().and_then(|it| it.raw_os_error()),
+        Some(libc::EDEADLK)
+    );
     ensure_eq!(batch_of(&mut cq, 100)?, [1, 2]);
     Ok(())
 }
@@ -143,7 +184,8 @@ fn panicking(setup: &Setup) -> anyhow::Result<()> {
     scene.writes(0..3)?;
     let mut cq = scene.a.send_cq.batches();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _batch = cq.start_poll();
+        let mut batch = cq.batch().expect("no batch was forgotten");
+        let _first = batch.next_poll();
         std::panic::resume_unwind(Box::new(()));
     }));
     anyhow::ensure!(outcome.is_err(), "it did not panic");

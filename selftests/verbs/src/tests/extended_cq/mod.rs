@@ -127,11 +127,7 @@ impl Seen {
 
 /// The next completion, in a batch of its own.
 fn next(cq: &mut ExtendedCq<'_>) -> anyhow::Result<Option<Seen>> {
-    let Some(mut batch) = cq.start_poll()? else {
-        return Ok(None);
-    };
-    let first = batch.next_poll()?.context("an empty batch")?;
-    Seen::new(&first).map(Some)
+    cq.batch()?.next_poll()?.map(|it| Seen::new(&it)).transpose()
 }
 
 /// The next completion, or a failure when none comes in time.
@@ -151,14 +147,13 @@ fn stays_empty(cq: &Cq) -> anyhow::Result<()> {
 /// The identifiers of the next completions, in one batch, at most so many.
 fn batch_of(cq: &mut ExtendedCq<'_>, most: usize) -> anyhow::Result<Vec<u64>> {
     let mut ids = Vec::new();
-    if let Some(mut batch) = cq.start_poll()? {
-        while ids.len() < most {
-            let Some(completion) = batch.next_poll()? else {
-                break;
-            };
-            ensure_eq!(completion.status(), sys::IBV_WC_SUCCESS);
-            ids.push(completion.wr_id());
-        }
+    let mut batch = cq.batch()?;
+    while ids.len() < most {
+        let Some(completion) = batch.next_poll()? else {
+            break;
+        };
+        ensure_eq!(completion.status(), sys::IBV_WC_SUCCESS);
+        ids.push(completion.wr_id());
     }
     Ok(ids)
 }
