@@ -10,7 +10,7 @@ else
 
 .DEFAULT_GOAL := help
 
-.PHONY: demo check check-host check-debug soak bench shell module modules clean distclean help
+.PHONY: demo check check-host check-debug soak bench shell module modules install clean distclean help
 
 demo: ## show two processes moving bytes through a non-contiguous region
 	@scripts/demo.sh
@@ -43,6 +43,10 @@ module: ## build ib_mrx.ko for Debian's kernel, or for the build KDIR=...
 endif
 
 modules: module
+
+install: ## build the library and install it with its headers and manual pages: PREFIX=/usr/local DESTDIR=
+	@scripts/userspace.sh build --release --package mrx
+	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" scripts/install.sh
 
 clean: ## remove what was built in this checkout
 	rm -rf build

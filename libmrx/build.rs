@@ -19,7 +19,7 @@ fn main() {
         uapi.join("rdma/mrx_user_ioctl.h").display()
     );
     println!("cargo::rustc-link-lib=ibverbs");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmrx.so");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmrx.so.0");
 
     let target = bindgen::RustTarget::stable(82, 0).unwrap_or_default();
     bindgen::Builder::default()

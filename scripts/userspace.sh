@@ -12,3 +12,7 @@ mkdir -p "$MRX_CACHE/cargo"
 
 in_root "$ROOT" env CARGO_HOME=/cache/cargo CARGO_TARGET_DIR=/mrx/build/cargo CARGO_TERM_COLOR=never \
 	cargo "$1" --locked "${@:2}"
+
+# Programs that are linked with the library look for it by its version.
+library=$MRX_BUILD/cargo/release/libmrx.so
+[ ! -e "$library" ] || ln -sfn libmrx.so "$library.0"

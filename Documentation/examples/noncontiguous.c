@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * One region over every other word of an array, written to with one RDMA WRITE.
- * The queue pair talks to itself. cc noncontiguous.c -lmrx -libverbs
+ * The queue pair talks to itself. After make install:
+ * cc noncontiguous.c $(pkg-config --cflags --libs libmrx)
  */
 #include <infiniband/mrx.h>
 #include <stdio.h>

@@ -2,9 +2,10 @@
 /*
  * Memory regions with layouts: one key over many ranges of other regions.
  *
- * The library behind this header, libmrx, uses only what libibverbs makes
- * public, and works with every version of rdma-core. Link with
- * -lmrx -libverbs.
+ * The library behind this header, libmrx, stands on the public structures of
+ * libibverbs, and works with every version of rdma-core. (mrx_create_mr() also
+ * leaves room for what ibv_dereg_mr() looks for behind a struct ibv_mr.) Link
+ * with -lmrx -libverbs.
  */
 #ifndef INFINIBAND_MRX_H
 #define INFINIBAND_MRX_H

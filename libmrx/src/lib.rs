@@ -3,9 +3,10 @@
 //! Memory regions with layouts: one key over many ranges of other regions.
 //!
 //! The device does the work; this library reaches it through the uverbs ioctl
-//! tree of the kernel, with nothing of libibverbs but its public structures. C
-//! programs use the same library through `<infiniband/mrx.h>`; its functions
-//! are in [`ffi`].
+//! tree of the kernel, with the public structures of libibverbs. (Regions that
+//! it creates itself also leave room for what `ibv_dereg_mr` looks for behind
+//! the public one.) C programs use the same library through
+//! `<infiniband/mrx.h>`; its functions are in [`ffi`].
 //!
 //! A [`Region`] lives as long as what it stands on: the protection domain, and
 //! the regions that its layout names. The compiler sees to the order in which

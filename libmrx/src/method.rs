@@ -51,6 +51,10 @@ pub(crate) fn invalid() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)
 }
 
+fn unsupported() -> io::Error {
+    io::Error::from_raw_os_error(libc::EOPNOTSUPP)
+}
+
 /// `MRX_METHOD_QUERY_CAPS`
 pub(crate) fn query_caps(command_fd: c_int) -> io::Result<mrx_layout_caps> {
     let mut caps = mrx_layout_caps::default();
@@ -122,7 +126,12 @@ fn set_layout(
     }
     call.output(sys::MRX_ATTR_SET_LAYOUT_RESP_LKEY, &mut keys.lkey)
         .output(sys::MRX_ATTR_SET_LAYOUT_RESP_RKEY, &mut keys.rkey)
-        .run(target.command_fd)?;
+        .run(target.command_fd)
+        .map_err(|error| match error.raw_os_error() {
+            // Also what the core says of a device of another driver.
+            Some(libc::EINVAL) if query_caps(target.command_fd).is_err() => unsupported(),
+            _ => error,
+        })?;
     Ok(keys)
 }
 

@@ -73,7 +73,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `EPROTONOSUPPORT` if it has none.
+    /// `EPROTONOSUPPORT` or, if its driver is neither that of mrx nor `rdma_rxe`,
+    /// `EINVAL`: it has none.
     pub fn layout_caps(&self) -> io::Result<Caps> {
         // SAFETY: the device is open.
         let command_fd = unsafe { self.raw.as_ref() }.cmd_fd;

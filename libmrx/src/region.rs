@@ -263,7 +263,8 @@ impl<'a> Region<'a> {
         match info.kind {
             sys::MRX_LAYOUT_SG => {
                 let mut list = vec![Default::default(); count];
-                method::query_sg(self.target(), &mut list)?;
+                let found = method::query_sg(self.target(), &mut list)?;
+                list.truncate(found.num_descriptors as usize);
                 let range = |range: &sys::ib_uverbs_sge| RawRange {
                     addr: range.addr,
                     length: range.length,
@@ -274,7 +275,10 @@ impl<'a> Region<'a> {
             sys::MRX_LAYOUT_INTERLEAVED => {
                 let mut list = vec![mrx_interleaved::default(); count];
                 let mut dimensions = vec![mrx_dimension::default(); info.num_dimensions as usize];
-                method::query_interleaved(self.target(), &mut list, &mut dimensions)?;
+                let found =
+                    method::query_interleaved(self.target(), &mut list, &mut dimensions)?;
+                list.truncate(found.num_descriptors as usize);
+                dimensions.truncate(found.num_dimensions as usize);
                 Ok(Some(Layout::Interleaved(unflatten(&list, &dimensions))))
             }
             _ => Ok(None),

@@ -20,6 +20,20 @@ device() {
 	export LD_LIBRARY_PATH=$MRX_TOP/build/cargo/release
 }
 
+test_a_program_is_built_and_runs_with_the_library_as_installed() {
+	local installed=$WORK/installed flags
+	DESTDIR=$installed PREFIX=/usr "$MRX_TOP/scripts/install.sh" >/dev/null
+	export PKG_CONFIG_SYSROOT_DIR=$installed PKG_CONFIG_PATH=$installed/usr/lib/pkgconfig
+	# only what is installed, without the folders of this checkout
+	export PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
+	read -ra flags < <(pkg-config --cflags --libs libmrx)
+	gcc -o "$WORK/noncontiguous" "$MRX_TOP/Documentation/examples/noncontiguous.c" "${flags[@]}"
+	device
+	export LD_LIBRARY_PATH=$installed/usr/lib
+	equal "0 1 0 2 0 3 0 4" "$("$WORK/noncontiguous" "$(gid_index rxe_mrx0)")" "its output"
+	[ -e "$installed/usr/share/man/man7/mrx.7" ] || fail "no manual page"
+}
+
 test_the_smallest_program_writes_every_other_word() {
 	build noncontiguous
 	device
