@@ -125,15 +125,15 @@ test_both_devices_carry_traffic_at_a_time() {
 }
 
 test_unloading_rdma_rxe_disturbs_no_traffic_of_mrx() {
-	local client i
+	local client i long=$((8 * MRX_PATIENCE))
 	afresh
 	load rxe
 	load mrx
 	link mrx rxe_mrx0 dummy0
 	link rxe rxe_rxe0 dummy0
 	PORT=$((PORT + 1))
-	serve ib_write_bw -F -d rxe_mrx0 -D 6 -f 1 -s 4096 -p "$PORT"
-	ib_write_bw -F -d rxe_mrx0 -D 6 -f 1 -s 4096 -p "$PORT" localhost >"$WORK/client" 2>&1 &
+	serve ib_write_bw -F -d rxe_mrx0 -D "$long" -f 1 -s 4096 -p "$PORT"
+	ib_write_bw -F -d rxe_mrx0 -D "$long" -f 1 -s 4096 -p "$PORT" localhost >"$WORK/client" 2>&1 &
 	client=$!
 	for i in 1 2 3; do
 		unload_linked rxe
