@@ -3,17 +3,17 @@
 //! What becomes of a work request: whether it is done, fails, or has to wait.
 
 use super::{
-    attrs::Attrs,
+    attempts::{
+        Attempts,
+        FOR_EVER, //
+    },
     counters::Counter,
     qp::Qp,
     request::{
         AtomicOperation,
         Operation, //
     },
-    sq::{
-        Attempts,
-        SendQueue, //
-    },
+    sq::SendQueue,
     status::{
         Done,
         Extra,
@@ -26,13 +26,7 @@ use crate::rdma::{
     events::QpEvent,
     log::warn_ratelimited, //
 };
-use kernel::{
-    sync::Arc,
-    time::{
-        Instant,
-        Monotonic, //
-    }, //
-};
+use kernel::sync::Arc;
 
 /// What became of the request at the head of the queue.
 pub enum Verdict {
@@ -76,27 +70,6 @@ pub enum Failure {
         /// How long, in microseconds.
         micros: u64,
     },
-}
-
-/// The other side while nobody answers for ever is asked again this often.
-const POLL_MICROS: u64 = 100_000;
-
-/// The RNR retry count that stands for no limit.
-const FOR_EVER: u8 = 7;
-
-fn all_attempts(attrs: &Attrs) -> Attempts {
-    Attempts {
-        since: Instant::now(),
-        unanswered: attrs.retry_cnt,
-        not_ready: attrs.rnr_retry,
-    }
-}
-
-/// Microseconds after which one who waits for ever asks again: an eighth of how long it has waited.
-/// A process can have many queue pairs that wait, and asking is done at nobody's expense.
-fn less_often(since: Instant<Monotonic>) -> u64 {
-    let waited = (Instant::now() - since).as_micros_ceil();
-    (u64::try_from(waited).unwrap_or(0) / 8).min(POLL_MICROS)
 }
 
 fn done(operation: &Operation) -> Done {
@@ -213,12 +186,12 @@ fn failed(mut transfer: Transfer<'_>, attempts: &mut Option<Attempts>, failure: 
             Fate::Broken(status)
         }
         Failure::Unanswered => {
+            let attempts = attempts.get_or_insert_with(|| Attempts::all(attrs));
             let Some(micros) = attrs.ack_timeout_us() else {
                 return Fate::Again {
-                    micros: POLL_MICROS,
+                    micros: attempts.slowest(),
                 };
             };
-            let attempts = attempts.get_or_insert_with(|| all_attempts(attrs));
             if let Some(left) = attempts.unanswered.checked_sub(1) {
                 attempts.unanswered = left;
                 return Fate::Again { micros };
@@ -233,10 +206,10 @@ fn failed(mut transfer: Transfer<'_>, attempts: &mut Option<Attempts>, failure: 
         }
         Failure::NotReady { micros } => {
             counters.count(Counter::NotReady);
-            let attempts = attempts.get_or_insert_with(|| all_attempts(attrs));
+            let attempts = attempts.get_or_insert_with(|| Attempts::all(attrs));
             match attempts.not_ready {
                 FOR_EVER => Fate::Again {
-                    micros: micros.max(less_often(attempts.since)),
+                    micros: micros.max(attempts.less_often()),
                 },
                 0 => {
                     counters.count(Counter::RnrRetryExceeded);

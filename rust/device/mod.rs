@@ -10,7 +10,8 @@
 //! - [`sq`], [`rq`]: the two queues of a pair; [`srq`]: receives that several share.
 //! - [`ah`], [`multicast`]: where datagrams go.
 //! - [`progress`]: who executes the requests of a queue pair, and when.
-//! - [`execute`]: what becomes of one; [`transfer`], [`atomic`], [`datagram`]: what it does.
+//! - [`execute`]: what becomes of one; [`transfer`], [`atomic`], [`datagram`]: what it does;
+//!   [`attempts`]: how often it is tried again.
 //! - [`verbs`]: all of it as a [`Driver`](crate::rdma::driver::Driver).
 //!
 //! # Who executes
@@ -39,6 +40,7 @@
 
 pub mod ah;
 pub mod atomic;
+pub mod attempts;
 pub mod attrs;
 pub mod counters;
 pub mod cq;

@@ -3,6 +3,7 @@
 //! The send queue of a queue pair, and what its execution needs at hand.
 
 use super::{
+    attempts::Attempts,
     attrs::Snapshot,
     request::SendLimits,
     wqe::{
@@ -32,17 +33,6 @@ use kernel::{
         Monotonic, //
     }, //
 };
-
-/// Attempts that are left before a request fails.
-#[derive(Clone, Copy)]
-pub struct Attempts {
-    /// When the first was made.
-    pub since: Instant<Monotonic>,
-    /// While the other side does not answer.
-    pub unanswered: u8,
-    /// While the other side has no receive posted.
-    pub not_ready: u8,
-}
 
 /// How the other side was reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
