@@ -8,6 +8,7 @@
 
 use super::{
     execute::Failure,
+    qp::Qp,
     request::{
         AtomicOperation,
         Remote, //
@@ -33,7 +34,8 @@ use kernel::sync::{
         Full,
         Release, //
     },
-    barrier::smp_mb, //
+    barrier::smp_mb,
+    Arc, //
 };
 
 /// Bytes of a word.
@@ -54,7 +56,7 @@ impl Transfer<'_> {
             this.check_remote(peer, remote, WORD, Access::REMOTE_ATOMIC)?;
             let found = Stream::new(this.workspace.remote.bytes())
                 .with_word(
-                    || this.go_on(),
+                    || this.go_on(Some(peer)),
                     |word| match operation {
                         AtomicOperation::CompareAndSwap { compare, swap } => word
                             .cmpxchg(compare, swap, Full)
@@ -62,12 +64,12 @@ impl Transfer<'_> {
                         AtomicOperation::FetchAndAdd { add } => word.fetch_add(add, Full),
                     },
                 )
-                .map_err(word_failed)?
+                .map_err(|e| this.word_failed(peer, e))?
                 .ok_or(INVALID_REQUEST)?;
             let found = found.to_ne_bytes();
             // SAFETY: The bytes outlive the copy.
             let from = unsafe { Bytes::of_kernel_memory(found.as_ptr(), found.len()) };
-            transfer(this.workspace.local.bytes(), from, WORD, || this.go_on())
+            transfer(this.workspace.local.bytes(), from, WORD, || this.go_on(Some(peer)))
                 .map_err(|_| Failure::Fatal(Status::LocalProtection))
         })
     }
@@ -80,7 +82,7 @@ impl Transfer<'_> {
         let mut bytes = [0u8; WORD as usize];
         // SAFETY: The bytes outlive the copy, which is the only one to write them.
         let to = unsafe { Bytes::into_kernel_memory(bytes.as_mut_ptr(), bytes.len()) };
-        self.push_bytes(to).map_err(|error| match error {
+        self.push_bytes(to, None).map_err(|error| match error {
             CopyError::Stopped => Failure::Fatal(Status::Flushed),
             _ => Failure::Fatal(Status::LocalProtection),
         })?;
@@ -89,10 +91,10 @@ impl Transfer<'_> {
             this.check_remote(peer, remote, WORD, Access::REMOTE_WRITE)?;
             Stream::new(this.workspace.remote.bytes())
                 .with_word(
-                    || this.go_on(),
+                    || this.go_on(Some(peer)),
                     |word| word.store(u64::from_ne_bytes(bytes), Release),
                 )
-                .map_err(word_failed)?
+                .map_err(|e| this.word_failed(peer, e))?
                 .ok_or(INVALID_REQUEST)
         })
     }
@@ -127,12 +129,13 @@ impl Transfer<'_> {
             Ok(())
         })
     }
-}
 
-fn word_failed(error: CopyError) -> Failure {
-    match error {
-        CopyError::Stopped => Failure::Fatal(Status::Flushed),
-        _ => REMOTE_ACCESS,
+    /// What an access to a word of the other side failed with.
+    fn word_failed(&self, peer: &Arc<Qp>, error: CopyError) -> Failure {
+        match error {
+            CopyError::Stopped => self.stopped(peer),
+            _ => REMOTE_ACCESS,
+        }
     }
 }
 

@@ -119,7 +119,7 @@ impl Transfer<'_> {
         let start = self.workspace.gathered.as_mut_ptr();
         // SAFETY: The buffer outlives the copy, and nothing else uses it meanwhile.
         let to = unsafe { Bytes::into_kernel_memory(start, room) };
-        self.push_bytes(to).map_err(|error| {
+        self.push_bytes(to, None).map_err(|error| {
             Failure::Fatal(match error {
                 CopyError::Stopped => Status::Flushed,
                 _ => Status::LocalProtection,
@@ -150,6 +150,9 @@ impl Transfer<'_> {
             peer.port.counters.count(Counter::BadQkey);
             return Err(Failure::Unanswered);
         }
+        let Some(_visit) = peer.visitors.enter() else {
+            return Err(Failure::Unanswered);
+        };
         let length = self.request.length + HEADER as u64;
         // A datagram that is too long for the next receive is lost without using it up.
         let max_sge = peer.recv_max_sge;
@@ -161,7 +164,7 @@ impl Transfer<'_> {
             return Err(Failure::Unanswered);
         }
         self.check_recv(peer, length)?;
-        self.scatter(&envelope.header)
+        self.scatter(peer, &envelope.header)
             .map_err(|error| self.copy_failed(peer, error))?;
         peer.complete_recv(Completion {
             byte_len: length as u32,
@@ -174,14 +177,20 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    /// Copies the header, and the local bytes behind it, into the receive that was taken.
-    fn scatter(&self, header: &[u8; HEADER]) -> Result<(), CopyError> {
-        // SAFETY: The header lives as long as the stream.
-        let header = unsafe { Bytes::of_kernel_memory(header.as_ptr(), HEADER) };
+    /// Copies the header, and what was gathered behind it, into the receive that was taken.
+    fn scatter(&self, peer: &Arc<Qp>, header: &[u8; HEADER]) -> Result<(), CopyError> {
+        let gathered = &self.workspace.gathered;
+        // SAFETY: Both live as long as the stream.
+        let (header, payload) = unsafe {
+            (
+                Bytes::of_kernel_memory(header.as_ptr(), HEADER),
+                Bytes::of_kernel_memory(gathered.as_ptr(), gathered.len()),
+            )
+        };
         let mut into = Stream::new(self.workspace.remote.bytes());
-        for (bytes, length) in [(header, HEADER as u64), (self.bytes(), self.request.length)] {
+        for (bytes, length) in [(header, HEADER as u64), (payload, self.request.length)] {
             copy(&mut into, &mut Stream::new(bytes), length, &mut || {
-                self.go_on()
+                self.go_on(Some(peer))
             })?;
         }
         Ok(())

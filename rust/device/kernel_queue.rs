@@ -108,7 +108,7 @@ impl Producer {
                 length,
             } => {
                 let key = Key::from_raw(key);
-                if key.index() != region.key().index() {
+                if key.index() != region.index() {
                     return Err(EINVAL);
                 }
                 raw.set_registration(&Registration {

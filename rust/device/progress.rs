@@ -23,7 +23,10 @@ use super::{
 use crate::rdma::{
     events::QpEvent,
     task,
-    work, //
+    work::{
+        self,
+        QueueSlot, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -42,6 +45,8 @@ use kernel::{
 
 /// Waits up to this long are waited for in the work queue itself, whose clock is coarser.
 const SHORT_MICROS: u64 = 2000;
+/// After so long others have their turn in the work queue.
+const TURN: Delta = Delta::from_millis(20);
 
 impl Qp {
     /// There are sends in the ring. Those of a process are executed; those of a user in the kernel,
@@ -50,7 +55,11 @@ impl Qp {
     /// `EINVAL` if nothing can be sent yet; the requests of a process are forgotten then.
     pub fn doorbell(self: &Arc<Self>) -> Result {
         if self.is_kernel() {
-            self.continue_in(0);
+            match self.state() {
+                // It is to be flushed now, whatever was waited for before.
+                State::Error => self.wake(),
+                _ => self.continue_in(0),
+            }
             return Ok(());
         }
         if !self.state().takes_sends() {
@@ -71,8 +80,10 @@ impl Qp {
     /// As [`Qp::run`], in the work queue. What has to wait for less than the clock of the work
     /// queue can tell is waited for here.
     pub(super) fn run_in_work_queue(self: &Arc<Self>) {
+        let begun = Instant::<Monotonic>::now();
         while let Some(micros) = self.execute_posted() {
-            if micros > SHORT_MICROS {
+            // There can only be so many at work at a time.
+            if micros > SHORT_MICROS || begun.elapsed() >= TURN {
                 self.continue_in(micros);
                 return;
             }
@@ -97,7 +108,7 @@ impl Qp {
                 State::Error => {
                     self.flush_sends(&mut send);
                     // Still under the lock: two who flush would mix up the order.
-                    self.flush_recvs();
+                    self.flush_recvs(&send);
                     return None;
                 }
                 _ => return None,
@@ -151,7 +162,10 @@ impl Qp {
         }
     }
 
-    fn flush_recvs(&self) {
+    /// Flushes what is posted to be received. `send` keeps others from doing so at the same time.
+    fn flush_recvs(&self, _send: &SendQueue) {
+        // Receives that have been taken complete first.
+        self.visitors.quiesce();
         if self.srq.is_some() {
             if !self.last_told.xchg(true, Full) {
                 self.handle.raise(QpEvent::LastRequest);
@@ -209,6 +223,14 @@ impl Qp {
         }
     }
 
+    /// The queue in which it goes on. What processes make wait is in nobody else's way.
+    fn queue(&self) -> &'static QueueSlot {
+        match self.is_kernel() {
+            true => &work::KERNEL_QUEUE_PAIRS,
+            false => &work::QUEUE_PAIRS,
+        }
+    }
+
     /// Has the work queue go on with this queue pair in a while, unless it will do so earlier.
     fn continue_in(self: &Arc<Self>, micros: u64) {
         let millis = match micros {
@@ -217,14 +239,14 @@ impl Qp {
         };
         let jiffies = msecs_to_jiffies(millis);
         if let Some(_inside) = self.handle.enter() {
-            work::queue_after(self, jiffies);
+            work::queue_after(self.queue(), self, jiffies);
         }
     }
 
     /// Has the work queue go on with this queue pair now, even if it was to wait.
     pub(super) fn wake(self: &Arc<Self>) {
         if let Some(_inside) = self.handle.enter() {
-            work::hasten(self);
+            work::hasten(self.queue(), self);
         }
     }
 }

@@ -33,6 +33,10 @@ use crate::{
             QpInit, //
         },
         events::QpEvent,
+        gate::{
+            Gate,
+            Pass, //
+        },
         id_table::IdTable,
         mr::{
             access::Access,
@@ -76,8 +80,8 @@ pub type QpTable = IdTable<Qp>;
 
 /// The first number of an ordinary queue pair.
 pub const FIRST_QPN: u32 = 16;
-/// The first number that no queue pair can have.
-pub const QPN_END: u32 = 1 << 24;
+/// The first number that no queue pair can have: [`multicast::ALL`] stands for many.
+pub const QPN_END: u32 = multicast::ALL;
 /// The number by which the queue pair of managers is known on its device.
 pub const MANAGER_QPN: u32 = 1;
 
@@ -124,6 +128,10 @@ pub struct Qp {
     grants: Atomic<u32>,
     /// and how many reads it may have under way.
     reads: Atomic<u32>,
+    /// Those who execute a request of the other side are inside. Whoever ends receiving waits for
+    /// them: what was posted to be received, and the memory of the domain, is the owner's again then.
+    #[pin]
+    pub(super) visitors: Gate,
     /// The send queue. Whoever holds it executes.
     #[pin]
     pub(super) send: Mutex<SendQueue>,
@@ -134,6 +142,8 @@ pub struct Qp {
     is_kernel: bool,
     /// What its requests may be.
     send_limits: SendLimits,
+    /// How many fit.
+    send_capacity: u32,
     /// For a user in the kernel.
     #[pin]
     send_producer: Producer,
@@ -207,8 +217,10 @@ impl Qp {
                 reads: Atomic::new(0u32),
                 is_kernel: new.is_kernel,
                 send_limits: new.send.limits(),
+                send_capacity: new.send.capacity(),
                 send_producer <- Producer::new(new.send.ring().clone()),
                 recv_producer <- Producer::new(new.recv.ring().clone()),
+                visitors <- Gate::new(),
                 send <- new_mutex!(new.send, "Qp::send"),
                 recv <- new_spinlock!(new.recv, "Qp::recv"),
                 work <- new_delayed_work!("Qp::work"),
@@ -269,6 +281,14 @@ impl Qp {
         (state.receives() && is_partner).then_some(state)
     }
 
+    /// Begins to execute a request of `other` here, if that is possible now; see
+    /// [`Qp::answers`].
+    #[inline]
+    pub fn visit(&self, other: &Self) -> Option<Pass<'_>> {
+        let visit = self.visitors.enter()?;
+        self.answers(other).map(|_| visit)
+    }
+
     /// What requests of the other side may do.
     #[inline]
     pub fn grants(&self) -> Access {
@@ -319,11 +339,15 @@ impl Qp {
         match to {
             State::Reset => {
                 let mut send = self.send.lock();
+                self.visitors.quiesce();
                 send.reset();
                 self.recv.lock().reset();
                 self.established.store(false, Relaxed);
                 self.last_told.store(false, Relaxed);
                 self.set_attrs(Attrs::default());
+                drop(send);
+                // What was to be continued later is not in the way of what comes next.
+                self.wake();
             }
             State::SendDrained if from != to => {
                 // Waits for the request that is being executed.
@@ -333,7 +357,10 @@ impl Qp {
                     self.handle.raise(QpEvent::SendDrained);
                 }
             }
-            State::Error => self.run(),
+            State::Error => {
+                self.run();
+                self.wake();
+            }
             State::ReadyToSend if from != to => self.run(),
             _ => {}
         }
@@ -343,15 +370,12 @@ impl Qp {
 
     /// Tells attributes and capabilities.
     pub fn query(&self, attr: &mut QpAttr) {
-        let (max_send_wr, limits) = {
-            let send = self.send.lock();
-            (send.capacity(), send.limits())
-        };
+        let limits = self.send_limits;
         let recv = self.recv.lock();
         let state = self.state() as u32;
         attr.qp_state = state;
         attr.cur_qp_state = state;
-        attr.cap.max_send_wr = max_send_wr;
+        attr.cap.max_send_wr = self.send_capacity;
         attr.cap.max_send_sge = limits.max_sge;
         attr.cap.max_inline_data = limits.max_inline;
         if self.srq.is_none() {
@@ -444,6 +468,7 @@ impl Qp {
         self.state.store(State::Reset as u32, Release);
         self.port.clear_manager(self);
         multicast::forget(self);
+        self.visitors.close();
         // Nobody queues work or completes a receive after this.
         self.handle.close();
         work::turn_off(self);

@@ -131,7 +131,10 @@ impl Transfer<'_> {
         f: impl FnOnce(&mut Self, &Arc<Qp>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let peer = self.peer().ok_or(Failure::Unanswered)?;
-        let outcome = f(self, &peer);
+        let outcome = match peer.visit(self.qp) {
+            Some(_visit) => f(self, &peer),
+            None => Err(Failure::Unanswered),
+        };
         *self.last_peer = Some(peer);
         outcome
     }
@@ -278,17 +281,26 @@ impl Transfer<'_> {
 
     /// What a copy into a receive failed with.
     pub(super) fn copy_failed(&self, peer: &Arc<Qp>, error: CopyError) -> Failure {
-        let (theirs, ours) = match error {
+        let failure = match error {
             CopyError::To(_) => {
                 return self.fail_recv(peer, Status::LocalProtection, Status::RemoteOperation)
             }
-            CopyError::From(_) => (Status::Flushed, Status::LocalProtection),
-            CopyError::Stopped => (Status::Flushed, Status::Flushed),
+            CopyError::From(_) => Failure::Fatal(Status::LocalProtection),
+            CopyError::Stopped => self.stopped(peer),
         };
         // The receive is gone, and so is the message: the other side cannot go on.
-        self.complete_recv(peer, theirs, Done::Recv, Extra::None);
+        self.complete_recv(peer, Status::Flushed, Done::Recv, Extra::None);
         peer.fail(None);
-        Failure::Fatal(ours)
+        failure
+    }
+
+    /// What becomes of a request whose copy was stopped.
+    pub(super) fn stopped(&self, peer: &Arc<Qp>) -> Failure {
+        match peer.state().receives() {
+            true => Failure::Fatal(Status::Flushed),
+            // It is as if nobody had been there.
+            false => Failure::Unanswered,
+        }
     }
 
     fn send(&mut self, extra: Extra) -> Result<(), Failure> {
@@ -296,7 +308,7 @@ impl Transfer<'_> {
         self.with_peer(|this, peer| {
             this.take_recv(peer)?;
             this.check_recv(peer, this.request.length)?;
-            this.push_bytes(this.workspace.remote.bytes())
+            this.push_bytes(this.workspace.remote.bytes(), Some(peer))
                 .map_err(|error| this.copy_failed(peer, error))?;
             if let Extra::Invalidate(key) = extra {
                 let key = Key::from_raw(key);
@@ -317,11 +329,11 @@ impl Transfer<'_> {
             if imm.is_some() {
                 this.take_recv(peer)?;
             }
-            if let Err(e) = this.push_bytes(this.workspace.remote.bytes()) {
+            if let Err(e) = this.push_bytes(this.workspace.remote.bytes(), Some(peer)) {
                 let failure = match e {
                     CopyError::To(_) => REMOTE_ACCESS,
                     CopyError::From(_) => Failure::Fatal(Status::LocalProtection),
-                    CopyError::Stopped => Failure::Fatal(Status::Flushed),
+                    CopyError::Stopped => this.stopped(peer),
                 };
                 if imm.is_some() {
                     this.complete_recv(peer, Status::Flushed, Done::Recv, Extra::None);
@@ -343,10 +355,10 @@ impl Transfer<'_> {
             let length = this.request.length;
             this.check_remote(peer, remote, length, Access::REMOTE_READ)?;
             let (to, from) = (this.workspace.local.bytes(), this.workspace.remote.bytes());
-            transfer(to, from, length, || this.go_on()).map_err(|error| match error {
+            transfer(to, from, length, || this.go_on(Some(peer))).map_err(|error| match error {
                 CopyError::From(_) => REMOTE_ACCESS,
                 CopyError::To(_) => Failure::Fatal(Status::LocalProtection),
-                CopyError::Stopped => Failure::Fatal(Status::Flushed),
+                CopyError::Stopped => this.stopped(peer),
             })
         })?;
         if let Some(key) = invalidate {
@@ -368,16 +380,23 @@ impl Transfer<'_> {
         }
     }
 
-    /// Moves the local bytes to `to`.
+    /// Moves the local bytes to `to`, which is memory of `peer`, if of anybody else.
     #[inline]
-    pub(super) fn push_bytes(&self, to: Bytes<'_>) -> Result<(), CopyError> {
-        transfer(to, self.bytes(), self.request.length, || self.go_on())
+    pub(super) fn push_bytes(
+        &self,
+        to: Bytes<'_>,
+        peer: Option<&Arc<Qp>>,
+    ) -> Result<(), CopyError> {
+        transfer(to, self.bytes(), self.request.length, || self.go_on(peer))
     }
 
-    /// Whether a long copy goes on: not when its queue pair broke, its process is dying or its
-    /// device is going away.
-    pub(super) fn go_on(&self) -> bool {
-        task::pause() && self.qp.state().receives() && !self.qp.port.is_leaving()
+    /// Whether a long copy goes on: not when its queue pair or that of the other side broke, its
+    /// process is dying or its device is going away.
+    pub(super) fn go_on(&self, peer: Option<&Arc<Qp>>) -> bool {
+        task::pause()
+            && self.qp.state().receives()
+            && peer.is_none_or(|peer| peer.state().receives())
+            && !self.qp.port.is_leaving()
     }
 }
 

@@ -38,8 +38,10 @@ use kernel::{
 /// Null, or a queue that is alive as long as there is work for it.
 pub struct QueueSlot(Atomic<*mut bindings::workqueue_struct>);
 
-/// The queue of the queue pairs.
-static QUEUE_PAIRS: QueueSlot = QueueSlot::new();
+/// The queue of the queue pairs of processes.
+pub static QUEUE_PAIRS: QueueSlot = QueueSlot::new();
+/// The queue of the queue pairs of users in the kernel.
+pub static KERNEL_QUEUE_PAIRS: QueueSlot = QueueSlot::new();
 
 impl QueueSlot {
     /// Without a queue.
@@ -104,14 +106,19 @@ impl QueueOwner {
         Ok(Self { slot, queue })
     }
 
-    /// Makes the queue of the queue pairs. `ENOMEM` if there is no memory.
+    /// Makes the queues of the queue pairs. `ENOMEM` if there is no memory.
     ///
     /// # Safety
     ///
     /// Called once. All queue pairs are gone before the result is dropped.
-    pub unsafe fn of_queue_pairs() -> Result<Self> {
+    pub unsafe fn of_queue_pairs() -> Result<[Self; 2]> {
         // SAFETY: By the requirements of this function.
-        unsafe { Self::new(&QUEUE_PAIRS, c_str!("mrx_qp")) }
+        unsafe {
+            Ok([
+                Self::new(&QUEUE_PAIRS, c_str!("mrx_qp"))?,
+                Self::new(&KERNEL_QUEUE_PAIRS, c_str!("mrx_kernel_qp"))?,
+            ])
+        }
     }
 }
 
@@ -143,23 +150,25 @@ where
     }
 }
 
-/// Has the delayed work of `item` run after `delay`, unless it is queued already.
-pub fn queue_after<T>(item: &Arc<T>, delay: Jiffies)
+/// Has the delayed work of `item` run in the queue of `slot` after `delay`, unless it is queued
+/// already.
+pub fn queue_after<T>(slot: &QueueSlot, item: &Arc<T>, delay: Jiffies)
 where
     T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>> + Send + Sync + 'static,
 {
-    if let Some(queue) = QUEUE_PAIRS.get() {
+    if let Some(queue) = slot.get() {
         // If it is queued, it will see what is to be done.
         let _ = queue.enqueue_delayed(item.clone(), delay);
     }
 }
 
-/// Has the delayed work of `item` run now, whether it waits for later or is not queued at all.
-pub fn hasten<T>(item: &Arc<T>)
+/// Has the delayed work of `item` run now in the queue of `slot`, whether it waits for later or is
+/// not queued at all.
+pub fn hasten<T>(slot: &QueueSlot, item: &Arc<T>)
 where
     T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>>,
 {
-    let queue = QUEUE_PAIRS.0.load(Acquire);
+    let queue = slot.0.load(Acquire);
     if queue.is_null() {
         return;
     }

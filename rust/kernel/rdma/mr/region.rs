@@ -270,7 +270,7 @@ impl Region {
 
     /// Its number in the table of the device.
     #[inline]
-    pub(super) fn index(&self) -> u32 {
+    pub fn index(&self) -> u32 {
         self.index
     }
 

@@ -86,17 +86,15 @@ impl Absent {
     pub fn find(self, go_on: &mut dyn FnMut() -> bool) -> Result<(), FaultError> {
         let addr = self.paged.addr(self.offset).ok_or(EFAULT)?;
         let (paged, len, write) = (self.paged, self.len, self.write);
-        if !task::is_kernel_thread() {
-            if !paged.is_up_to_a_program(addr, len)? {
-                return Ok(paged.find_now(addr, len, write, Effort::Fault).map(drop)?);
-            }
+        let found = if !task::is_kernel_thread() {
+            paged.find_now(addr, len, write, Effort::NoProgram)
         } else {
             let paged = paged.clone();
             let find = move || paged.find_now(addr, len, write, Effort::NoProgram);
-            match do_elsewhere(&PROMPT, find, go_on) {
-                Err(EBUSY) => {}
-                found => return Ok(found.map(drop)?),
-            }
+            do_elsewhere(&PROMPT, find, go_on)
+        };
+        if found != Err(EBUSY) {
+            return Ok(found.map(drop)?);
         }
         let mm = paged.mm().clone();
         let find = move || paged.find_now(addr, len, write, Effort::Fault);

@@ -255,13 +255,6 @@ impl Paged {
         Ok(found)
     }
 
-    /// Whether a program decides when the page of `addr` comes.
-    pub(super) fn is_up_to_a_program(&self, addr: usize, len: usize) -> Result<bool> {
-        let mm = self.users()?;
-        let end = addr.saturating_add(len.min(BATCH * PAGE_SIZE));
-        Pages::are_up_to_a_program(&mm, addr..end)
-    }
-
     /// The span that `addr`, which is one of the region's addresses, is in.
     fn span(&self, mm: &MmWithUser, addr: usize) -> Result<Arc<Span>> {
         if let Some(span) = self.known_span(addr) {

@@ -99,6 +99,9 @@ impl<D: Driver> Ops<D> {
             // SAFETY: See the module's documentation.
             unsafe {
                 let state = Object::<ib_qp, D::Qp>::state(qp)?;
+                // All of it goes to whoever asks.
+                core::ptr::write_bytes(attr, 0, 1);
+                core::ptr::write_bytes(init, 0, 1);
                 D::query_qp(state, &mut *attr)?;
                 let init = &mut *init;
                 init.event_handler = (*qp).event_handler;
