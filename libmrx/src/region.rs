@@ -275,8 +275,7 @@ impl<'a> Region<'a> {
             sys::MRX_LAYOUT_INTERLEAVED => {
                 let mut list = vec![mrx_interleaved::default(); count];
                 let mut dimensions = vec![mrx_dimension::default(); info.num_dimensions as usize];
-                let found =
-                    method::query_interleaved(self.target(), &mut list, &mut dimensions)?;
+                let found = method::query_interleaved(self.target(), &mut list, &mut dimensions)?;
                 list.truncate(found.num_descriptors as usize);
                 dimensions.truncate(found.num_dimensions as usize);
                 Ok(Some(Layout::Interleaved(unflatten(&list, &dimensions))))

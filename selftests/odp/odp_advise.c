@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mrx_user_ioctl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define READ IBV_ADVISE_MR_ADVICE_PREFETCH
@@ -249,6 +251,63 @@ static void ends_with_region(struct pair *pair)
 	CHECK(begun < (size_t)ROUNDS * AREA / PAGE);
 }
 
+/* A region of as many pieces as an SGE can name, which are all the same byte. */
+static struct ibv_mr *endless(struct pair *pair, struct ibv_mr *byte)
+{
+	struct mrx_interleaved entry = {
+		.addr = (uintptr_t)byte->addr,
+		.length = 1,
+		.lkey = byte->lkey,
+		.num_repeated = 1,
+		.num_dimensions = 1,
+	};
+	struct mrx_dimension dimension = { .offset_stride = 0, .datum_count = UINT32_MAX };
+	struct layout_list list = { (uintptr_t)&entry, 1, sizeof(entry) };
+	struct layout_list dimensions = { (uintptr_t)&dimension, 1, sizeof(dimension) };
+	struct ibv_mr *mr = ibv_reg_mr(pair->pd, NULL, 0, REMOTE | IBV_ACCESS_ZERO_BASED);
+
+	return mr && !set_layout(mr, &list, &dimensions) ? mr : NULL;
+}
+
+/* Advice that takes for ever keeps neither that of others waiting, nor who deregisters. */
+static void takes_long(struct pair *pair)
+{
+	enum { ADVICES = 16, SGES = 256, SECONDS = 10 };
+	char *byte = map(PAGE), *a = map(LEN);
+	struct ibv_mr *one = reg(pair, byte, 1, REMOTE | ODP), *holder;
+	struct ibv_mr *mr = reg(pair, a, LEN, REMOTE | ODP);
+	struct ibv_sge list[SGES];
+	int given = 0;
+	bool followed;
+	long prefetched;
+	time_t begun;
+
+	CHECK(one && mr);
+	holder = endless(pair, one);
+	CHECK(holder);
+	madvise(a, LEN, MADV_NOHUGEPAGE);
+	for (int i = 0; i < SGES; i++)
+		list[i] = (struct ibv_sge){ .addr = 0, .length = UINT32_MAX, .lkey = holder->lkey };
+	/* From now on the byte takes no prefetch that is counted. */
+	CHECK_EQ(advise_one(one, WRITE, FLUSH, byte, 1), 0);
+	prefetched = counter("page_prefetch");
+	for (int i = 0; i < ADVICES; i++)
+		given |= advise(pair->pd, WRITE, 0, list, SGES);
+	given |= advise_one(mr, WRITE, 0, a, LEN);
+	followed = counter_reaches("page_prefetch", prefetched + LEN / PAGE);
+	/* Nothing is checked before, since that would leave the advice going on. */
+	begun = time(NULL);
+	CHECK_EQ(ibv_dereg_mr(holder), 0);
+	CHECK_EQ(ibv_dereg_mr(one), 0);
+	CHECK(time(NULL) - begun < SECONDS);
+	CHECK_EQ(given, 0);
+	CHECK(followed);
+	CHECK_EQ(resident(a, LEN), LEN / PAGE);
+	ibv_dereg_mr(mr);
+	munmap(a, LEN);
+	munmap(byte, PAGE);
+}
+
 /* Advice for what pages come from a program waits for it only if somebody waits for the advice. */
 static void up_to_a_program(struct pair *pair)
 {
@@ -370,6 +429,7 @@ void advise_tests(void)
 	run_test("NO_FAULT maps what is present only", only_present);
 	run_test("advice is taken later, and dies with its region", later);
 	run_test("deregistration ends what is queued for a region", ends_with_region);
+	run_test("advice that takes long does not keep that of others", takes_long);
 	run_test("advice waits for a userfaultfd only when flushed", up_to_a_program);
 	run_test("1000 ranges of 50 regions", many);
 }

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -406,6 +407,123 @@ static void userfault_never(struct pair *pair)
 	munmap(more, LEN);
 }
 
+/* How many faults have begun to wait since this was asked last; that may take a moment. */
+static int begun_faults(int fd)
+{
+	struct pollfd one = { .fd = fd, .events = POLLIN };
+	struct uffd_msg msg;
+	int n = 0;
+
+	poll(&one, 1, 20);
+	while (read(fd, &msg, sizeof(msg)) == sizeof(msg))
+		n++;
+	return n;
+}
+
+/* Posts a request that waits for a page, gives it up, and says how many faults wait more. */
+static int give_up(struct stuck *s, int fd)
+{
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct pair *pair = s->pair;
+	pthread_t thread;
+	int more;
+
+	if (pthread_create(&thread, NULL, sends, s))
+		return -1;
+	more = begun_faults(fd);
+	if (ibv_modify_qp(pair->near, &error, IBV_QP_STATE))
+		return -1;
+	pthread_join(thread, NULL);
+	if (wait_near(pair) != IBV_WC_WR_FLUSH_ERR ||
+	    pair_connect_near(pair, pair->far->qp_num) ||
+	    pair_connect_far(pair, pair->near->qp_num))
+		return -1;
+	return more;
+}
+
+/* A transfer of pages that a program serves, to its end. */
+static int served(void)
+{
+	char *src = map(8 * PAGE), *dst = map(8 * PAGE);
+	struct pair *pair = pair_new();
+	struct ibv_mr *from = reg(pair, src, 8 * PAGE, REMOTE | ODP);
+	struct ibv_mr *to = reg(pair, dst, 8 * PAGE, REMOTE | ODP);
+	int fd = userfault(src, 8 * PAGE);
+	pthread_t thread;
+
+	memset(page_of_sevens, 7, PAGE);
+	if (!from || !to || fd < 0 || pthread_create(&thread, NULL, userfault_server, &fd))
+		return 3;
+	if (put(pair, from, src, to, dst, 8 * PAGE) != IBV_WC_SUCCESS)
+		return 4;
+	return memcmp(dst + 7 * PAGE, page_of_sevens, PAGE) != 0;
+}
+
+/* Whether another process succeeds, and before long. */
+static bool succeeds(int (*fn)(void))
+{
+	pid_t pid = fork_tied();
+	int status;
+
+	if (!pid) {
+		context = open_device();
+		_exit(fn());
+	}
+	for (int i = 0; i < 1000; i++) {
+		if (waitpid(pid, &status, WNOHANG) == pid)
+			return WIFEXITED(status) && !WEXITSTATUS(status);
+		usleep(20000);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return false;
+}
+
+/* Who gives up requests does not get rid of their faults, which stay in bounds. */
+static void given_up(struct pair *pair)
+{
+	enum { ROUNDS = 200, MOST = 64 /* that wait for a process, by Documentation/odp.md */ };
+	struct stuck s = { .pair = pair, .src = map(PAGE), .dst = map(LEN) };
+	struct pair *other = pair_new();
+	int fd = userfault(s.src, PAGE), waiting = 0;
+	struct ibv_mr *plain;
+	char *more = map(LEN);
+
+	if (fd < 0) {
+		skip("no userfaultfd");
+		return;
+	}
+	/* Else poll() refuses to wait for messages. */
+	CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+	s.from = reg(pair, s.src, PAGE, REMOTE | ODP);
+	s.to = reg(pair, s.dst, LEN, REMOTE | ODP);
+	plain = reg(other, more, LEN, REMOTE | ODP);
+	CHECK(s.from && s.to && plain);
+	for (int round = 0; round < ROUNDS; round++) {
+		int n = give_up(&s, fd);
+
+		CHECK(n >= 0);
+		waiting += n;
+	}
+	usleep(200000);
+	waiting += begun_faults(fd);
+	printf("# %d faults wait for %d requests\n", waiting, ROUNDS);
+	CHECK(waiting > 0 && waiting <= MOST);
+	CHECK_EQ(put(other, plain, more, plain, more + MB, MB), IBV_WC_SUCCESS);
+	CHECK_EQ(put(pair, s.to, s.dst, s.to, s.dst + MB, MB), IBV_WC_SUCCESS);
+	CHECK(succeeds(served));
+	/* The page is a plain one now, and the same request succeeds. */
+	close(fd);
+	CHECK_EQ(put(pair, s.from, s.src, s.to, s.dst, PAGE), IBV_WC_SUCCESS);
+	ibv_dereg_mr(s.from);
+	ibv_dereg_mr(s.to);
+	ibv_dereg_mr(plain);
+	pair_free(other);
+	munmap(s.src, PAGE);
+	munmap(s.dst, LEN);
+	munmap(more, LEN);
+}
+
 int stuck(void)
 {
 	struct stuck s = { .src = map(PAGE), .dst = map(LEN) };
@@ -481,5 +599,6 @@ void change_tests(void)
 	run_test("huge pages come together and apart", huge_pages);
 	run_test("a transfer waits for a userfaultfd", userfault_resolved);
 	run_test("a page that never comes holds up only its own request", userfault_never);
+	run_test("requests that wait for a page are given up again and again", given_up);
 	run_test("a process that waits for a page can be killed", userfault_killed);
 }

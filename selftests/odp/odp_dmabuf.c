@@ -14,9 +14,11 @@
 #include <pthread.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mrx_user_ioctl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define LEN (2 * MB)
@@ -231,6 +233,63 @@ static void balanced(struct pair *pair)
 	CHECK_EQ(rdma(pair, IBV_WR_RDMA_WRITE, ma->lkey, a, mr.rkey, 0, LEN), IBV_WC_SUCCESS);
 	CHECK_EQ(dereg_raw(pair->context, mr.handle), 0);
 	ibv_dereg_mr(ma);
+	munmap(a, LEN);
+}
+
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int number)
+{
+	(void)number;
+	alarms++;
+}
+
+/* As rdma(), while signals come that do not kill. */
+static int disturbed(struct pair *pair, enum ibv_wr_opcode opcode, uint32_t lkey, const void *addr,
+		     uint32_t rkey, uint64_t remote, size_t len)
+{
+	struct sigaction before, action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+	struct itimerval often = { { 0, 5000 }, { 0, 5000 } }, never = { 0 };
+	int status;
+
+	sigaction(SIGALRM, &action, &before);
+	setitimer(ITIMER_REAL, &often, NULL);
+	status = rdma(pair, opcode, lkey, addr, rkey, remote, len);
+	setitimer(ITIMER_REAL, &never, NULL);
+	sigaction(SIGALRM, &before, NULL);
+	return status;
+}
+
+/* An exporter that gives up waiting because of a signal is asked again. */
+static void signals(struct pair *pair)
+{
+	int fd = exported(LEN, MRX_TEST_SLOW);
+	char *a = map(LEN);
+	struct ibv_mr *ma = reg(pair, a, LEN, REMOTE);
+	struct raw_mr mr;
+
+	if (fd < 0) {
+		no_exporter();
+		return;
+	}
+	CHECK(ma);
+	CHECK_EQ(reg_dmabuf(pair->pd, 0, LEN, 0, fd, REMOTE, &mr), 0);
+	fill(a, MB, 1);
+	alarms = 0;
+	CHECK_EQ(disturbed(pair, IBV_WR_RDMA_WRITE, ma->lkey, a, mr.rkey, 0, MB), IBV_WC_SUCCESS);
+	CHECK(alarms > 0);
+	/* As the requester's own memory, and as both sides of a request. */
+	CHECK_EQ(disturbed(pair, IBV_WR_RDMA_WRITE, mr.lkey, 0, ma->rkey, (uintptr_t)a + MB, MB),
+		 IBV_WC_SUCCESS);
+	CHECK(is_filled(a + MB, MB, 1));
+	CHECK_EQ(disturbed(pair, IBV_WR_RDMA_WRITE, mr.lkey, 0, mr.rkey, MB, MB), IBV_WC_SUCCESS);
+	memset(a, 0, LEN);
+	CHECK_EQ(disturbed(pair, IBV_WR_RDMA_READ, ma->lkey, a, mr.rkey, 0, LEN), IBV_WC_SUCCESS);
+	CHECK(is_filled(a, MB, 1) && is_filled(a + MB, MB, 1));
+	CHECK_EQ(state(fd).ends, state(fd).begins);
+	CHECK_EQ(dereg_raw(pair->context, mr.handle), 0);
+	ibv_dereg_mr(ma);
+	close(fd);
 	munmap(a, LEN);
 }
 
@@ -554,6 +613,7 @@ void dmabuf_tests(void)
 	run_test("what cannot be accessed is refused", refused);
 	run_test("a buffer of device memory", device_memory);
 	run_test("CPU access begins and ends once a request", balanced);
+	run_test("a signal that does not kill is no error", signals);
 	run_test("buffers move under traffic", moved);
 	run_test("a revoked buffer gives access errors", revoked);
 	run_test("a buffer is revoked under traffic", revoked_under_traffic);

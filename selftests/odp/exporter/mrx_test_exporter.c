@@ -4,6 +4,7 @@
  * test says so. A place that a buffer was moved from is overwritten before it
  * is freed, so that whoever still reads there is found out.
  */
+#include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
 #include <linux/iosys-map.h>
@@ -17,6 +18,7 @@
 
 #define MAX_SIZE (64UL << 20)
 #define POISON 0x5a
+#define SLOW_MS 200
 
 /* "place" and "revoked" change under the reservation lock. */
 struct buffer {
@@ -59,6 +61,9 @@ static int begin_access(struct dma_buf *dmabuf, enum dma_data_direction dir)
 	struct buffer *buffer = dmabuf->priv;
 	bool revoked;
 
+	/* As exporters wait for their device. */
+	if (buffer->flags & MRX_TEST_SLOW && msleep_interruptible(SLOW_MS))
+		return -ERESTARTSYS;
 	dma_resv_lock(dmabuf->resv, NULL);
 	revoked = buffer->revoked;
 	dma_resv_unlock(dmabuf->resv);

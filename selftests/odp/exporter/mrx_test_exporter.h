@@ -11,6 +11,7 @@
 /* flags of a buffer */
 #define MRX_TEST_NO_CPU (1 << 0) /* no vmap */
 #define MRX_TEST_IOMEM (1 << 1) /* vmap says that it is device memory */
+#define MRX_TEST_SLOW (1 << 2) /* CPU access takes a while to begin, or a signal ends that */
 
 struct mrx_test_buffer {
 	__u64 size;

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Bytes between peer memory and other memory, for every kind of it. */
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "test.h"
 
 #define SIZE (256 * 1024)
+#define NOBODY 65534
 
 static const struct {
 	const char *name;
@@ -182,9 +188,79 @@ static void test_interleaved_layout(void)
 	with_each(interleaved_layout);
 }
 
+/* --- above the limit on pinned memory --- */
+
+struct registration {
+	void *addr;
+	size_t len;
+	struct ibv_mr *mr;
+	int error;
+};
+
+/*
+ * The thread alone becomes somebody who is held to the limit: the C library would
+ * change the whole process, which could then use its file of the device no more.
+ */
+static void *reg_as_nobody(void *arg)
+{
+	struct registration *registration = arg;
+
+	need(!syscall(SYS_setresuid, -1, NOBODY, -1), "setresuid");
+	registration->mr = ibv_reg_mr(pd, registration->addr, registration->len, ALL_ACCESS);
+	registration->error = errno;
+	return NULL;
+}
+
+/* Registers where a page is all that may be pinned. NULL, and errno, if that is refused. */
+static struct ibv_mr *reg_above_limit(void *addr, size_t len)
+{
+	struct registration registration = { .addr = addr, .len = len };
+	struct rlimit before, page;
+	pthread_t thread;
+
+	need(!getrlimit(RLIMIT_MEMLOCK, &before), "getrlimit");
+	page = (struct rlimit){ .rlim_cur = 4096, .rlim_max = before.rlim_max };
+	need(!setrlimit(RLIMIT_MEMLOCK, &page), "setrlimit");
+	need(!pthread_create(&thread, NULL, reg_as_nobody, &registration), "pthread_create");
+	pthread_join(thread, NULL);
+	need(!setrlimit(RLIMIT_MEMLOCK, &before), "setrlimit");
+	errno = registration.error;
+	return registration.mr;
+}
+
+static void above_limit(struct link *link, struct peer *a, struct peer *b)
+{
+	enum { LEN = 65536 };
+	struct ibv_mr *host_mr, *a_mr, *b_mr;
+	void *host = host_alloc(LEN);
+
+	host_mr = reg_above_limit(host, LEN);
+	if (CHECK(!host_mr, "host memory was registered"))
+		CHECK(errno == ENOMEM || errno == EPERM, "ibv_reg_mr: %m");
+	else
+		ibv_dereg_mr(host_mr);
+	a_mr = reg_above_limit(a->addr, LEN);
+	CHECK(a_mr, "ibv_reg_mr: %m");
+	b_mr = reg_above_limit(b->addr, LEN);
+	CHECK(b_mr, "ibv_reg_mr: %m");
+	if (a_mr && b_mr)
+		move(link, a->addr, a_mr, b->addr, b_mr, LEN);
+	if (a_mr)
+		CHECK_EQ(ibv_dereg_mr(a_mr), 0);
+	if (b_mr)
+		CHECK_EQ(ibv_dereg_mr(b_mr), 0);
+	host_free(host, LEN);
+}
+
+static void test_above_limit(void)
+{
+	with_each(above_limit);
+}
+
 const struct test data_tests[] = {
 	{ "WRITE, READ and SEND between peer and host and peer and peer", test_every_way },
 	{ "an SG layout over peer and host memory", test_sg_layout },
 	{ "an interleaved layout over peer and host memory", test_interleaved_layout },
+	{ "the limit on pinned memory is one of host memory", test_above_limit },
 	{ NULL, NULL },
 };

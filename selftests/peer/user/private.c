@@ -13,17 +13,38 @@ static int register_private(unsigned int slot)
 	return register_client(how);
 }
 
-static void expect_private(struct ibv_pd *domain, struct peer *peer, uint64_t id)
+/* What the client was told when it was asked last. */
+static void expect_told(struct peer *peer, uint64_t id)
 {
-	struct ibv_mr *mr = ibv_reg_mr(domain, peer->addr, SIZE, ALL_ACCESS);
 	struct mrx_peer_counters counters = peer_counters(peer);
 
-	if (!CHECK(mr, "ibv_reg_mr: %m"))
-		return;
 	CHECK_EQ(counters.private_id, id);
 	CHECK(!strcmp(counters.private_name, id ? "mrx_private" : ""), "%s",
 	      counters.private_name);
+}
+
+static void expect_private(struct ibv_pd *domain, struct peer *peer, uint64_t id)
+{
+	struct ibv_mr *mr = ibv_reg_mr(domain, peer->addr, SIZE, ALL_ACCESS);
+
+	if (!CHECK(mr, "ibv_reg_mr: %m"))
+		return;
+	expect_told(peer, id);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+/* The same of a region of host memory that gets the client's instead. */
+static void expect_private_later(struct ibv_pd *domain, struct peer *peer, uint64_t id)
+{
+	void *host = host_alloc(SIZE);
+	struct ibv_mr *mr = ibv_reg_mr(domain, host, SIZE, ALL_ACCESS);
+
+	if (CHECK(mr, "ibv_reg_mr: %m")) {
+		CHECK_EQ(change_memory(mr, peer->addr, SIZE), 0);
+		expect_told(peer, id);
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+	}
+	host_free(host, SIZE);
 }
 
 static void test_private_data(void)
@@ -62,6 +83,8 @@ static void test_private_data(void)
 	/* what is refused changes nothing */
 	CHECK_EQ(set_peer_context(second, name, 0), EACCES);
 	expect_private(domain, &peer, 8);
+	expect_private_later(pd, &peer, 0);
+	expect_private_later(domain, &peer, 8);
 
 	CHECK_EQ(ibv_dealloc_pd(domain), 0);
 	CHECK_EQ(ibv_close_device(second), 0);

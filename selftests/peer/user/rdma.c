@@ -266,7 +266,7 @@ static int change(struct ibv_mr *mr, const struct ib_uverbs_rereg_mr *what)
 
 	cmd.body.response = (uintptr_t)&resp;
 	cmd.body.mr_handle = mr->handle;
-	if (write(context->cmd_fd, &cmd, sizeof(cmd)) != sizeof(cmd))
+	if (write(mr->context->cmd_fd, &cmd, sizeof(cmd)) != sizeof(cmd))
 		return errno;
 	mr->lkey = resp.lkey;
 	mr->rkey = resp.rkey;

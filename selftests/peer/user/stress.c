@@ -211,6 +211,117 @@ static void test_race_unmaps(void)
 	race(UNMAPS);
 }
 
+/* --- two who meet at the end of a range --- */
+
+static struct {
+	atomic_uint started, ended; /* rounds */
+	atomic_bool company; /* somebody else may be undoing the range */
+	atomic_uint elsewhere; /* rounds in which somebody else was */
+} meeting;
+
+/* Another while each round, so that the two meet at one moment or another. */
+static void dawdle(unsigned int round)
+{
+	volatile unsigned int i;
+
+	for (i = 0; i < round % 61 * 200; i++)
+		;
+}
+
+/* Whether dma_unmap and put_pages have been called, and have returned, once a round. */
+static bool undone(const struct peer *peer, unsigned int round)
+{
+	struct mrx_peer_counters c = peer_counters(peer);
+
+	return c.calls[MRX_PEER_DMA_UNMAP] == round && c.calls[MRX_PEER_PUT_PAGES] == round;
+}
+
+/* Takes the range of each round back. */
+static void *taker(void *arg)
+{
+	unsigned int round;
+
+	for (round = 1;; round++) {
+		while (meeting.started < round) {
+			if (shared.stop)
+				return NULL;
+			sched_yield();
+		}
+		dawdle(round);
+		peer_invalidate(arg, round & 1 ? MRX_PEER_HOLDING_LOCK : 0);
+		/* What is left to undo, only somebody else can be about to. */
+		if (!undone(arg, round) &&
+		    CHECK(meeting.company, "round %u: it was not undone", round))
+			meeting.elsewhere++;
+		meeting.ended = round;
+	}
+}
+
+static void wait_for_taker(unsigned int round)
+{
+	while (meeting.ended < round)
+		sched_yield();
+}
+
+static void deregister_meanwhile(struct peer *peer, struct ibv_mr *mr, unsigned int round)
+{
+	meeting.company = true;
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	CHECK(undone(peer, round), "round %u: it was not undone", round);
+	wait_for_taker(round);
+}
+
+static void invalidate_meanwhile(struct peer *peer, struct ibv_mr *mr, unsigned int round)
+{
+	meeting.company = true;
+	peer_invalidate(peer, 0);
+	wait_for_taker(round);
+	/* one does what the other leaves to it */
+	CHECK(undone(peer, round), "round %u: it was not undone", round);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+static void meet(void (*meanwhile)(struct peer *, struct ibv_mr *, unsigned int))
+{
+	unsigned int round, n = rounds();
+	struct peer peer;
+	pthread_t thread;
+
+	CHECK_EQ(register_kind(0, CLASSIC), 0);
+	CHECK_EQ(peer_open(&peer, MRX_PEER_SCATTERED, SIZE, 1), 0);
+	shared.stop = false;
+	meeting.started = meeting.ended = meeting.elsewhere = 0;
+	pthread_create(&thread, NULL, taker, &peer);
+	for (round = 1; round <= n; round++) {
+		struct ibv_mr *mr = ibv_reg_mr(pd, peer.addr, SIZE, ALL_ACCESS);
+
+		if (!CHECK(mr, "round %u: %m", round))
+			break;
+		meeting.company = false;
+		meeting.started = round;
+		dawdle(7 * round);
+		meanwhile(&peer, mr, round);
+	}
+	shared.stop = true;
+	pthread_join(thread, NULL);
+	printf("# %u rounds, in %u of them somebody else was about to undo the range\n", n,
+	       (unsigned int)meeting.elsewhere);
+	EXPECT_CALLS(&peer, CALLS(n, n, n, n, n, n, n));
+	CHECK_EQ(peer_counters(&peer).active, 0);
+	peer_close(&peer);
+	unregister_client(0);
+}
+
+static void test_meets_deregistration(void)
+{
+	meet(deregister_meanwhile);
+}
+
+static void test_meets_invalidation(void)
+{
+	meet(invalidate_meanwhile);
+}
+
 /* A process that registers, writes and deregisters until it is killed. */
 static void be_killed(struct peer *peer)
 {
@@ -281,6 +392,8 @@ const struct test stress_tests[] = {
 	{ "8 threads write while a client takes memory back that unmaps it", test_unmaps },
 	{ "registration, deregistration, invalidation and unregistration race", test_race_classic },
 	{ "the same with a client that unmaps what it takes back", test_race_unmaps },
+	{ "an invalidation meets a deregistration", test_meets_deregistration },
+	{ "an invalidation meets another one", test_meets_invalidation },
 	{ "processes are killed while their memory is taken back", test_kill_race },
 	{ NULL, NULL },
 };

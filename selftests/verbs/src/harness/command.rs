@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands as they are written to an open device, for what the provider library
-//! has no call, or would look at things before.
+//! Commands and methods as an open device gets them, for what the libraries have
+//! no call, or would look at things before.
 
 use std::{ffi::c_int, io, slice};
 
@@ -68,4 +68,44 @@ pub fn command<C: Command>(descriptor: c_int, command: C) -> io::Result<C::Respo
         return Err(io::Error::last_os_error());
     }
     Ok(response)
+}
+
+/// An attribute of a method: its number, its length, and its value or address.
+pub type Attribute = (u32, usize, u64);
+
+/// Calls a method of the ioctl tree of an open device.
+pub fn method<const N: usize>(
+    descriptor: c_int,
+    object: u32,
+    number: u32,
+    attributes: [Attribute; N],
+) -> io::Result<()> {
+    #[repr(C)]
+    struct Message<const N: usize> {
+        header: sys::ib_uverbs_ioctl_hdr,
+        attributes: [sys::ib_uverbs_attr; N],
+    }
+    let mut message = Message {
+        header: sys::ib_uverbs_ioctl_hdr {
+            length: size_of::<Message<N>>() as u16,
+            object_id: object as u16,
+            method_id: number as u16,
+            num_attrs: N as u16,
+            driver_id: sys::RDMA_DRIVER_RXE,
+            ..Default::default()
+        },
+        attributes: attributes.map(|(id, len, data)| sys::ib_uverbs_attr {
+            attr_id: id as u16,
+            len: len as u16,
+            flags: sys::UVERBS_ATTR_F_MANDATORY as u16,
+            __bindgen_anon_1: sys::ib_uverbs_attr__bindgen_ty_2 { data },
+            ..Default::default()
+        }),
+    };
+    // SAFETY: the message is as long as it says; the caller has made its addresses
+    // ones that the kernel may write to, or has to refuse.
+    match unsafe { libc::ioctl(descriptor, sys::MRX_VERBS_IOCTL, &raw mut message) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

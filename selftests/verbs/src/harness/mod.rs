@@ -8,6 +8,7 @@ pub mod command;
 pub mod cq;
 pub mod device;
 pub mod layout;
+pub mod lent;
 pub mod memory;
 pub mod pair;
 pub mod peer;
@@ -15,6 +16,7 @@ pub mod qp;
 pub mod resources;
 pub mod rings;
 pub mod runner;
+pub mod window;
 pub mod work;
 
 use std::{

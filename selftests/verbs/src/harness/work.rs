@@ -2,12 +2,22 @@
 
 //! Work requests.
 
+use std::ops::Range;
+
 use mrx::sys::{self, ibv_send_wr};
 
-use super::Ah;
+use super::{window::Mw, Ah, Mr};
 
 /// A piece of a local region.
 pub type Sge = sys::ibv_sge;
+
+/// What a window shall stand for.
+#[derive(Clone)]
+struct WindowBinding {
+    window: sys::ibv_mw,
+    rkey: u32,
+    info: sys::ibv_mw_bind_info,
+}
 
 /// A send work request. Signalled, unless it says otherwise.
 #[derive(Clone)]
@@ -19,6 +29,7 @@ pub struct Work {
     remote: (u64, u32),
     operands: (u64, u64),
     datagram: Option<(*mut sys::ibv_ah, u32, u32)>,
+    binding: Option<WindowBinding>,
     pub sges: Vec<Sge>,
 }
 
@@ -32,6 +43,7 @@ impl Work {
             remote: (0, 0),
             operands: (0, 0),
             datagram: None,
+            binding: None,
             sges: sges.to_vec(),
         }
     }
@@ -101,6 +113,25 @@ impl Work {
         )
     }
 
+    /// Binds a window to a part of a region, with its next key. The window may end
+    /// before the request is posted.
+    pub fn bind_mw(id: u64, window: &Mw, region: &Mr, range: Range<usize>, access: u32) -> Self {
+        let info = sys::ibv_mw_bind_info {
+            mr: region.raw,
+            addr: region.at(range.start),
+            length: range.len() as u64,
+            mw_access_flags: access,
+        };
+        Self {
+            binding: Some(WindowBinding {
+                window: window.shown(),
+                rkey: window.next_rkey(),
+                info,
+            }),
+            ..Self::new(id, sys::IBV_WR_BIND_MW, &[])
+        }
+    }
+
     /// Where a datagram goes: to a queue pair that has this Q_Key.
     pub fn to(self, ah: &Ah, number: u32, qkey: u32) -> Self {
         Self {
@@ -153,6 +184,14 @@ impl Work {
                 ah,
                 remote_qpn,
                 remote_qkey,
+            };
+            return wr;
+        }
+        if let Some(binding) = &self.binding {
+            wr.__bindgen_anon_2.bind_mw = sys::ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
+                mw: (&raw const binding.window).cast_mut(),
+                rkey: binding.rkey,
+                bind_info: binding.info,
             };
             return wr;
         }

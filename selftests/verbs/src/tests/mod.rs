@@ -18,6 +18,8 @@ mod rings;
 mod states;
 mod transfer;
 mod two_processes;
+mod visits;
+mod windows;
 
 use crate::harness::Test;
 
@@ -36,6 +38,8 @@ pub fn all() -> Vec<Test> {
         retries::TESTS,
         states::TESTS,
         regions::TESTS,
+        windows::TESTS,
+        visits::TESTS,
         &layout::all(),
         exit::TESTS,
         flood::TESTS,

@@ -48,6 +48,10 @@ pub const TESTS: &[Test] = &[
         broken,
     ),
     Test::new(
+        "retries: a peer that is connected to somebody else exceeds the retries",
+        connected_elsewhere,
+    ),
+    Test::new(
         "retries: an address where nobody is exceeds the retries",
         no_such_host,
     ),
@@ -235,6 +239,20 @@ fn broken(setup: &Setup) -> anyhow::Result<()> {
     let region = pair.region(64, ALL)?;
     pair.b.set_state(sys::IBV_QPS_ERR)?;
     exceeds(&pair.a, &region)
+}
+
+fn connected_elsewhere(setup: &Setup) -> anyhow::Result<()> {
+    let pair = Pair::linked(setup, &hasty())?;
+    let region = pair.region(64, ALL)?;
+    let stranger = Qp::new(&pair.pd, &QpOptions::default())?;
+    stranger.connect(&hasty(), pair.b.address())?;
+    pair.b.post_recv(4, &[region.whole()])?;
+    exceeds(&stranger, &region)?;
+    // Those who are connected to each other have noticed nothing.
+    pair.a.post(&Work::send(5, &[region.sge(0..8)]))?;
+    pair.a.send_cq.wait()?.ok(5, sys::IBV_WC_SEND)?;
+    pair.b.recv_cq.wait()?.ok(4, sys::IBV_WC_RECV)?;
+    Ok(())
 }
 
 fn no_such_host(setup: &Setup) -> anyhow::Result<()> {

@@ -127,7 +127,10 @@ impl Seen {
 
 /// The next completion, in a batch of its own.
 fn next(cq: &mut ExtendedCq<'_>) -> anyhow::Result<Option<Seen>> {
-    cq.batch()?.next_poll()?.map(|it| Seen::new(&it)).transpose()
+    cq.batch()?
+        .next_poll()?
+        .map(|it| Seen::new(&it))
+        .transpose()
 }
 
 /// The next completion, or a failure when none comes in time.

@@ -10,6 +10,7 @@ use super::scene::{fetch, pair, small, Scene, ZERO_BASED};
 use crate::harness::{
     check::{fails_with, same_bytes},
     ensure_eq,
+    layout::Refusal,
     memory::ALL,
     pattern, Mr, Pair, Setup, Sge, Test, Work,
 };
@@ -55,6 +56,10 @@ pub const TESTS: &[Test] = &[
     Test::new(
         "binding: a region of a staged layout cannot be deregistered",
         held,
+    ),
+    Test::new(
+        "binding: a region on which a layout waits cannot be part of another",
+        waiting_source,
     ),
 ];
 
@@ -305,4 +310,29 @@ fn held(setup: &Setup) -> anyhow::Result<()> {
     same_bytes(&fetch(&pair, &holder, 0, 100)?, &pattern(4, 100), "it")?;
     drop(holder);
     Ok(other.deregister()?)
+}
+
+fn waiting_source(setup: &Setup) -> anyhow::Result<()> {
+    let (pair, scene, other, bytes) = scene(setup)?;
+    let upper = small(&pair, Mr::empty(&pair.pd, ZERO_BASED)?)?;
+    let state = || anyhow::Ok((upper.holder.layout()?, upper.holder.rkey()));
+    let before = state()?;
+    scene.holder.set_layout_with(STAGE, &other)?;
+    for flags in [0, STAGE] {
+        let refused = upper
+            .holder
+            .set_layout_with(flags, &[scene.holder.piece(0, 100)]);
+        let wanted = Refusal {
+            code: sys::IBV_MR_SET_LAYOUT_ERR_INPUT,
+            errno: libc::EBUSY,
+        };
+        ensure_eq!(refused.err(), Some(wanted), "a layout with flags {flags}");
+        ensure_eq!(state()?, before, "layout and key after the refusal");
+    }
+    let own = fetch(&pair, &upper.holder, 0, 100)?;
+    same_bytes(&own, &upper.expected(0, 100), "its layout")?;
+    // What was refused has no hold on the region.
+    bind(&pair, &scene.holder)?;
+    upper.holder.set_layout(&[scene.holder.piece(0, 100)])?;
+    same_bytes(&fetch(&pair, &upper.holder, 0, 100)?, &bytes, "the new one")
 }

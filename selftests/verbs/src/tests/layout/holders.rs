@@ -33,6 +33,10 @@ pub const TESTS: &[Test] = &[
         create_wrong,
     ),
     Test::new(
+        "holders: creating an indirect region with IBV_ACCESS_ON_DEMAND fails with EINVAL",
+        create_on_demand,
+    ),
+    Test::new(
         "holders: a plain region's own pages are out of reach while a layout stands",
         plain,
     ),
@@ -159,6 +163,16 @@ fn create_wrong(setup: &Setup) -> anyhow::Result<()> {
         )?;
     }
     Mr::created(&pair.pd, &right)?;
+    Ok(())
+}
+
+fn create_on_demand(setup: &Setup) -> anyhow::Result<()> {
+    let pair = pair(setup)?;
+    for access in [ALL, sys::IBV_ACCESS_LOCAL_WRITE, 0] {
+        let access = access | sys::IBV_ACCESS_ON_DEMAND;
+        let region = Mr::indirect(&pair.pd, 2, access).map(drop);
+        fails_with(region, libc::EINVAL, &format!("access {access:#x}"))?;
+    }
     Ok(())
 }
 

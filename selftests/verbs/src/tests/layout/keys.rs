@@ -6,7 +6,12 @@ use mrx::sys;
 
 use super::scene::{fetch, gather, pair, small, Scene, ZERO_BASED};
 use crate::harness::{
-    check::same_bytes, ensure_eq, layout::Entry, memory::ALL, Mr, Pair, Setup, Sge, Test, Work,
+    check::{fails_with, same_bytes},
+    command::method,
+    ensure_eq,
+    layout::Entry,
+    memory::ALL,
+    pattern, Memory, Mr, Pair, Setup, Sge, Test, Work,
 };
 
 pub const TESTS: &[Test] = &[
@@ -32,6 +37,10 @@ pub const TESTS: &[Test] = &[
     Test::new(
         "keys: a hundred changes never bring back a key that was just given up",
         fresh,
+    ),
+    Test::new(
+        "keys: they stay when there is no room for the answer",
+        no_room,
     ),
 ];
 
@@ -171,5 +180,43 @@ fn fresh(setup: &Setup) -> anyhow::Result<()> {
         );
         seen.push(rkey);
     }
+    Ok(())
+}
+
+/// Sets a layout of one range, and has the new keys written to these addresses.
+fn set_answered(region: &Mr, range: &Sge, lkey: u64, rkey: u64) -> std::io::Result<()> {
+    // SAFETY: the region is live, and so is its context.
+    let (descriptor, handle) = unsafe { ((*(*region.raw).context).cmd_fd, (*region.raw).handle) };
+    let list = sys::mrx_user_list {
+        addr: std::ptr::from_ref(range).expose_provenance() as u64,
+        count: 1,
+        entry_size: size_of::<Sge>() as u32,
+    };
+    let at = std::ptr::from_ref(&list).expose_provenance() as u64;
+    let number = sys::MRX_METHOD_MR_SET_LAYOUT_SG;
+    let attributes = [
+        (sys::MRX_ATTR_SET_LAYOUT_HANDLE, 0, handle.into()),
+        (sys::MRX_ATTR_SET_LAYOUT_LIST, size_of_val(&list), at),
+        (sys::MRX_ATTR_SET_LAYOUT_RESP_LKEY, 4, lkey),
+        (sys::MRX_ATTR_SET_LAYOUT_RESP_RKEY, 4, rkey),
+    ];
+    method(descriptor, sys::UVERBS_OBJECT_MR, number, attributes)
+}
+
+fn no_room(setup: &Setup) -> anyhow::Result<()> {
+    let pair = pair(setup)?;
+    let bytes = pattern(6, 100);
+    let (region, mut source) = (pair.filled(&bytes, ALL)?, pair.region(100, ALL)?);
+    let (range, room) = (source.whole(), Memory::new(8)?);
+    // Address space that nothing may write to.
+    let hole = Memory::mapped(4096, libc::PROT_NONE, libc::MAP_PRIVATE)?;
+    for (lkey, rkey) in [(&hole, &room), (&room, &hole), (&hole, &hole)] {
+        let refused = set_answered(&region, &range, lkey.addr(), rkey.addr());
+        fails_with(refused, libc::EFAULT, "without room for a key")?;
+        ensure_eq!(region.layout_info()?.kind, sys::MRX_LAYOUT_NONE);
+        same_bytes(&fetch(&pair, &region, 0, 100)?, &bytes, "by the old rkey")?;
+        same_bytes(&gather(&pair, &region, 0, 100)?, &bytes, "by the old lkey")?;
+    }
+    source.deregister()?;
     Ok(())
 }

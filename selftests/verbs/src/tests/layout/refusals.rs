@@ -36,6 +36,14 @@ pub const TESTS: &[Test] = &[
         "refusals: local write over a region without it",
         local_write,
     ),
+    Test::new(
+        "refusals: a layout may not allow windows where a source does not",
+        windows,
+    ),
+    Test::new(
+        "refusals: a layout may not allow flushes where a source does not",
+        flushes,
+    ),
     Test::new("refusals: a region in its own layout", itself),
     Test::new(
         "refusals: a region in its own layout, around a corner",
@@ -258,6 +266,35 @@ fn remote_read(setup: &Setup) -> anyhow::Result<()> {
 fn local_write(setup: &Setup) -> anyhow::Result<()> {
     // Without local write there is no remote write and no atomic either.
     more_than_granted(setup, ALL & !sys::IBV_ACCESS_REMOTE_READ)
+}
+
+/// A region that grants this takes sources that grant it, and no others.
+fn only_over_those_with(setup: &Setup, right: u32) -> anyhow::Result<()> {
+    let pair = pair(setup)?;
+    let bare = pair.region(100, sys::IBV_ACCESS_LOCAL_WRITE)?;
+    let granting = pair.region(100, sys::IBV_ACCESS_LOCAL_WRITE | right)?;
+    for base in [0, sys::IBV_ACCESS_ZERO_BASED] {
+        let access = sys::IBV_ACCESS_LOCAL_WRITE | right | base;
+        let holder = Mr::empty(&pair.pd, access)?;
+        for ranges in [vec![bare.whole()], vec![granting.whole(), bare.whole()]] {
+            let wanted = Refusal {
+                code: sys::IBV_MR_SET_LAYOUT_ERR_INPUT,
+                errno: libc::EPERM,
+            };
+            ensure_eq!(holder.set_layout(&ranges).err(), Some(wanted));
+            ensure_eq!(holder.layout_info()?.kind, sys::MRX_LAYOUT_NONE);
+        }
+        holder.set_layout(&[granting.whole()])?;
+    }
+    Ok(())
+}
+
+fn windows(setup: &Setup) -> anyhow::Result<()> {
+    only_over_those_with(setup, sys::IBV_ACCESS_MW_BIND)
+}
+
+fn flushes(setup: &Setup) -> anyhow::Result<()> {
+    only_over_those_with(setup, sys::IBV_ACCESS_FLUSH_GLOBAL)
 }
 
 fn itself(setup: &Setup) -> anyhow::Result<()> {
