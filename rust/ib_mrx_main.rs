@@ -50,7 +50,7 @@ struct MrxModule {
     #[pin]
     _registration: Registration<Port>,
     _globals: Globals,
-    _queue_pairs: [QueueOwner; 2],
+    _queue_pairs: QueueOwner,
     _paging: PagingQueues,
     _importer: Importer,
     _extensions: extension::Globals,

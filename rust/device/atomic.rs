@@ -69,8 +69,10 @@ impl Transfer<'_> {
             let found = found.to_ne_bytes();
             // SAFETY: The bytes outlive the copy.
             let from = unsafe { Bytes::of_kernel_memory(found.as_ptr(), found.len()) };
-            transfer(this.workspace.local.bytes(), from, WORD, || this.go_on(Some(peer)))
-                .map_err(|_| Failure::Fatal(Status::LocalProtection))
+            transfer(this.workspace.local.bytes(), from, WORD, || {
+                this.go_on(Some(peer))
+            })
+            .map_err(|_| Failure::Fatal(Status::LocalProtection))
         })
     }
 

@@ -110,7 +110,7 @@ pub fn make(
             init,
             send,
             recv,
-            is_kernel: user.is_none(),
+            own_queue: context.map(|context| context.work_queue()).transpose()?,
         },
     )?;
     if transport == Transport::Management {

@@ -18,7 +18,7 @@
 //!
 //! A process that rings the doorbell executes its own send queue, up to what it has posted, before
 //! the call returns. What cannot go on (the other side has no receive posted, or cannot be reached)
-//! goes on later in a work queue. A queue pair that breaks is flushed in the work queue, too,
+//! goes on later in a work queue, of which each context of a process has one. A queue pair that breaks is flushed in the work queue, too,
 //! unless the one who broke it is its own poster. What a user in the kernel posts, who may be in
 //! any context, is executed in the work queue.
 //!

@@ -23,10 +23,7 @@ use super::{
 use crate::rdma::{
     events::QpEvent,
     task,
-    work::{
-        self,
-        QueueSlot, //
-    }, //
+    work, //
 };
 use kernel::{
     prelude::*,
@@ -41,6 +38,7 @@ use kernel::{
         Instant,
         Monotonic, //
     },
+    workqueue::Queue, //
 };
 
 /// Waits up to this long are waited for in the work queue itself, whose clock is coarser.
@@ -223,11 +221,11 @@ impl Qp {
         }
     }
 
-    /// The queue in which it goes on. What processes make wait is in nobody else's way.
-    fn queue(&self) -> &'static QueueSlot {
-        match self.is_kernel() {
-            true => &work::KERNEL_QUEUE_PAIRS,
-            false => &work::QUEUE_PAIRS,
+    /// The queue in which it goes on.
+    fn work_queue(&self) -> Option<&Queue> {
+        match &self.own_queue {
+            Some(own) => Some(own.get()),
+            None => work::KERNEL_QUEUE_PAIRS.get(),
         }
     }
 
@@ -238,15 +236,15 @@ impl Qp {
             _ => micros.div_ceil(1000).min(u64::from(u32::MAX)) as u32,
         };
         let jiffies = msecs_to_jiffies(millis);
-        if let Some(_inside) = self.handle.enter() {
-            work::queue_after(self.queue(), self, jiffies);
+        if let (Some(_inside), Some(queue)) = (self.handle.enter(), self.work_queue()) {
+            work::queue_after(queue, self, jiffies);
         }
     }
 
     /// Has the work queue go on with this queue pair now, even if it was to wait.
     pub(super) fn wake(self: &Arc<Self>) {
-        if let Some(_inside) = self.handle.enter() {
-            work::hasten(self.queue(), self);
+        if let (Some(_inside), Some(queue)) = (self.handle.enter(), self.work_queue()) {
+            work::hasten(queue, self);
         }
     }
 }

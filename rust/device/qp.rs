@@ -42,7 +42,10 @@ use crate::{
             access::Access,
             region::Domain, //
         },
-        work,
+        work::{
+            self,
+            OwnQueue, //
+        },
         wr::{
             RecvWr,
             SendWr, //
@@ -140,6 +143,8 @@ pub struct Qp {
     pub(super) recv: SpinLock<RecvQueue>,
     /// Whether the rings are filled by a user in the kernel.
     is_kernel: bool,
+    /// Where the requests of a process go on: with its others.
+    pub(super) own_queue: Option<Arc<OwnQueue>>,
     /// What its requests may be.
     send_limits: SendLimits,
     /// How many fit.
@@ -183,8 +188,8 @@ pub struct NewQp<'a> {
     pub send: SendQueue,
     /// Its receives.
     pub recv: RecvQueue,
-    /// Whether its user is in the kernel.
-    pub is_kernel: bool,
+    /// The work queue of its process; `None` if its user is in the kernel.
+    pub own_queue: Option<Arc<OwnQueue>>,
 }
 
 impl Qp {
@@ -215,7 +220,8 @@ impl Qp {
                 partner: Atomic::new(0u32),
                 grants: Atomic::new(0u32),
                 reads: Atomic::new(0u32),
-                is_kernel: new.is_kernel,
+                is_kernel: new.own_queue.is_none(),
+                own_queue: new.own_queue,
                 send_limits: new.send.limits(),
                 send_capacity: new.send.capacity(),
                 send_producer <- Producer::new(new.send.ring().clone()),

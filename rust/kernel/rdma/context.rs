@@ -5,7 +5,11 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //! (`struct rdma_user_mmap_entry`)
 
-use super::shared_ring::SharedRing;
+use super::{
+    object::Object,
+    shared_ring::SharedRing,
+    work::OwnQueue, //
+};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
@@ -33,6 +37,12 @@ impl UserContext {
         let uobject = NonNull::new(uobject)?;
         // SAFETY: By the requirements of this function.
         NonNull::new(unsafe { uobject.as_ref() }.context).map(Self)
+    }
+
+    /// The work queue of the context.
+    pub fn work_queue(&self) -> Result<Arc<OwnQueue>> {
+        // SAFETY: The context is live during the call, and the core allocated it for this.
+        unsafe { Object::<bindings::ib_ucontext, OwnQueue>::state(self.0.as_ptr()) }.cloned()
     }
 
     /// Lets the process map `ring`.

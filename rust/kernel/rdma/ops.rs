@@ -33,7 +33,8 @@ use super::{
         ContextId, //
     },
     registration,
-    udata::Udata, //
+    udata::Udata,
+    work::OwnQueue, //
 };
 use crate::bindings::{
     self,
@@ -196,10 +197,15 @@ impl<D: Driver> Ops<D> {
     ///
     /// To be called by the core; see the module's documentation.
     unsafe extern "C" fn alloc_ucontext(
-        _context: *mut bindings::ib_ucontext,
+        context: *mut bindings::ib_ucontext,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        0
+        from_result(|| {
+            let queue = Arc::new(OwnQueue::of_context()?, GFP_KERNEL_ACCOUNT)?;
+            // SAFETY: See the module's documentation.
+            unsafe { Object::install(context, queue) };
+            Ok(0)
+        })
     }
 
     /// # Safety
@@ -209,6 +215,8 @@ impl<D: Driver> Ops<D> {
         if let Some(context) = ContextId::of(context) {
             private::forget(context);
         }
+        // SAFETY: See the module's documentation. The queue pairs of the context are gone.
+        drop(unsafe { Object::<bindings::ib_ucontext, OwnQueue>::take(context) });
     }
 
     /// # Safety
@@ -352,7 +360,7 @@ impl<D: Driver> Ops<D> {
             size_ib_srq: size_of::<Object<ib_srq, D::Srq>>(),
             size_ib_ah: size_of::<Object<ib_ah, D::Ah>>(),
             size_ib_mw: size_of::<Object<ib_mw, D::Mw>>(),
-            size_ib_ucontext: size_of::<bindings::ib_ucontext>(),
+            size_ib_ucontext: size_of::<Object<bindings::ib_ucontext, OwnQueue>>(),
             ..Default::default()
         };
         // SAFETY: The device is valid and not registered; the core copies the table.

@@ -38,8 +38,6 @@ use kernel::{
 /// Null, or a queue that is alive as long as there is work for it.
 pub struct QueueSlot(Atomic<*mut bindings::workqueue_struct>);
 
-/// The queue of the queue pairs of processes.
-pub static QUEUE_PAIRS: QueueSlot = QueueSlot::new();
 /// The queue of the queue pairs of users in the kernel.
 pub static KERNEL_QUEUE_PAIRS: QueueSlot = QueueSlot::new();
 
@@ -57,20 +55,56 @@ impl QueueSlot {
     }
 }
 
-/// The owner of a queue. Dropping it waits for all work.
+/// A queue of somebody's own. Dropping it waits for all work, so no work of the queue does that.
 ///
 /// # Invariants
 ///
-/// The queue is alive, and is what the slot points to.
-pub struct QueueOwner {
-    slot: &'static QueueSlot,
-    queue: NonNull<bindings::workqueue_struct>,
-}
+/// The queue is alive.
+pub struct OwnQueue(NonNull<bindings::workqueue_struct>);
 
 // SAFETY: The queue may be destroyed by any thread.
-unsafe impl Send for QueueOwner {}
-// SAFETY: Nothing can be done with a shared reference.
-unsafe impl Sync for QueueOwner {}
+unsafe impl Send for OwnQueue {}
+// SAFETY: Work may be added by any thread.
+unsafe impl Sync for OwnQueue {}
+
+impl OwnQueue {
+    /// Makes a queue in which `limit` items are worked on at a time. `ENOMEM` if there is no memory.
+    pub fn new(name: &'static CStr, limit: c_int) -> Result<Self> {
+        // SAFETY: The name is a string.
+        let queue = unsafe { bindings::mrx_alloc_unbound_workqueue(name.as_char_ptr(), limit) };
+        // INVARIANT: It has just been made.
+        NonNull::new(queue).map(Self).ok_or(ENOMEM)
+    }
+
+    /// The queue of the queue pairs of a process's context. What a process makes wait is in nobody
+    /// else's way.
+    pub fn of_context() -> Result<Self> {
+        Self::new(c_str!("mrx_qp"), 256)
+    }
+
+    /// To add work.
+    pub fn get(&self) -> &Queue {
+        // SAFETY: By the type invariant.
+        unsafe { Queue::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for OwnQueue {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the queue is alive, and nobody adds work any more.
+        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+    }
+}
+
+/// The owner of the queue in a slot. Dropping it waits for all work.
+///
+/// # Invariants
+///
+/// The queue is what the slot points to.
+pub struct QueueOwner {
+    slot: &'static QueueSlot,
+    _queue: OwnQueue,
+}
 
 impl QueueOwner {
     /// Makes a queue and puts it into the slot. `ENOMEM` if there is no memory.
@@ -99,34 +133,28 @@ impl QueueOwner {
         name: &'static CStr,
         limit: c_int,
     ) -> Result<Self> {
-        // SAFETY: The name is a string.
-        let queue = unsafe { bindings::mrx_alloc_unbound_workqueue(name.as_char_ptr(), limit) };
-        let queue = NonNull::new(queue).ok_or(ENOMEM)?;
-        slot.0.store(queue.as_ptr(), Release);
-        Ok(Self { slot, queue })
+        let queue = OwnQueue::new(name, limit)?;
+        slot.0.store(queue.0.as_ptr(), Release);
+        Ok(Self {
+            slot,
+            _queue: queue,
+        })
     }
 
-    /// Makes the queues of the queue pairs. `ENOMEM` if there is no memory.
+    /// Makes the queue of the queue pairs of users in the kernel. `ENOMEM` if there is no memory.
     ///
     /// # Safety
     ///
     /// Called once. All queue pairs are gone before the result is dropped.
-    pub unsafe fn of_queue_pairs() -> Result<[Self; 2]> {
+    pub unsafe fn of_queue_pairs() -> Result<Self> {
         // SAFETY: By the requirements of this function.
-        unsafe {
-            Ok([
-                Self::new(&QUEUE_PAIRS, c_str!("mrx_qp"))?,
-                Self::new(&KERNEL_QUEUE_PAIRS, c_str!("mrx_kernel_qp"))?,
-            ])
-        }
+        unsafe { Self::new(&KERNEL_QUEUE_PAIRS, c_str!("mrx_kernel_qp")) }
     }
 }
 
 impl Drop for QueueOwner {
     fn drop(&mut self) {
         self.slot.0.store(core::ptr::null_mut(), Release);
-        // SAFETY: By the type invariant the queue is alive, and nobody adds work any more.
-        unsafe { bindings::destroy_workqueue(self.queue.as_ptr()) };
     }
 }
 
@@ -150,32 +178,26 @@ where
     }
 }
 
-/// Has the delayed work of `item` run in the queue of `slot` after `delay`, unless it is queued
-/// already.
-pub fn queue_after<T>(slot: &QueueSlot, item: &Arc<T>, delay: Jiffies)
+/// Has the delayed work of `item` run in `queue` after `delay`, unless it is queued already.
+pub fn queue_after<T>(queue: &Queue, item: &Arc<T>, delay: Jiffies)
 where
     T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>> + Send + Sync + 'static,
 {
-    if let Some(queue) = slot.get() {
-        // If it is queued, it will see what is to be done.
-        let _ = queue.enqueue_delayed(item.clone(), delay);
-    }
+    // If it is queued, it will see what is to be done.
+    let _ = queue.enqueue_delayed(item.clone(), delay);
 }
 
-/// Has the delayed work of `item` run now in the queue of `slot`, whether it waits for later or is
-/// not queued at all.
-pub fn hasten<T>(slot: &QueueSlot, item: &Arc<T>)
+/// Has the delayed work of `item` run now in `queue`, whether it waits for later or is not queued at
+/// all.
+pub fn hasten<T>(queue: &Queue, item: &Arc<T>)
 where
     T: HasDelayedWork<T> + HasWork<T> + WorkItem<Pointer = Arc<T>>,
 {
-    let queue = slot.0.load(Acquire);
-    if queue.is_null() {
-        return;
-    }
+    // A `Queue` is nothing but the structure of C.
+    let queue: *mut bindings::workqueue_struct = core::ptr::from_ref(queue).cast_mut().cast();
     // The queue owns a reference while the work waits: this one, unless it has one already.
     let object = Arc::into_raw(item.clone()).cast_mut();
-    // SAFETY: As in `turn_off`. The queue is alive by the type invariant of its slot; queueing is
-    // allowed in any context.
+    // SAFETY: As in `turn_off`. The queue is alive; queueing is allowed in any context.
     let was_pending = unsafe {
         let work = Work::raw_get(T::raw_get_work(object));
         bindings::mrx_mod_delayed_work(queue, work.cast::<bindings::delayed_work>())
