@@ -18,9 +18,13 @@
 //!
 //! A process that rings the doorbell executes its own send queue, up to what it has posted, before
 //! the call returns. What cannot go on (the other side has no receive posted, or cannot be reached)
-//! goes on later in a work queue, of which each context of a process has one. A queue pair that breaks is flushed in the work queue, too,
-//! unless the one who broke it is its own poster. What a user in the kernel posts, who may be in
-//! any context, is executed in the work queue.
+//! goes on later in a work queue, of which each context of a process has one. A queue pair that
+//! breaks is flushed there, too, unless the one who broke it is its own poster. What a user in the
+//! kernel posts, who may be in any context, is executed in a work queue of those.
+//!
+//! Whoever executes a request is a visitor of the other side ([`qp::Qp::visitors`]) meanwhile. Who
+//! ends, resets or breaks that side waits for its visitors, who ask every now and then whether to go
+//! on, and are asked nothing by those who wait.
 //!
 //! # Locks
 //!
