@@ -135,7 +135,8 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } groups[] = {
-	{ "paging", paging_tests }, { "change", change_tests }, { "fuse", fuse_tests },
+	{ "paging", paging_tests }, { "change", change_tests },
+	{ "userfault", userfault_tests }, { "fuse", fuse_tests },
 	{ "model", model_tests },   { "advise", advise_tests }, { "layout", layout_tests },
 	{ "rereg", rereg_tests },   { "dmabuf", dmabuf_tests }, { "stress", stress_tests },
 };

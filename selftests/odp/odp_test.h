@@ -147,6 +147,7 @@ void ready(void);
 
 void paging_tests(void);
 void change_tests(void);
+void userfault_tests(void);
 void advise_tests(void);
 void layout_tests(void);
 void fuse_tests(void);

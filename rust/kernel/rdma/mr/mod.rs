@@ -8,8 +8,8 @@
 //! - [`layout`]: arithmetic of regions that are made of pieces of others.
 //! - [`region`]: a region, from its registration to its end.
 //! - [`binding`]: setting a layout on a region, and the rules for it.
-//! - [`window`], [`stream`]: the part of a region that a work request names, and the contiguous
-//!   stretches of kernel memory that it consists of; [`side`]: all that it names on one side;
+//! - [`window`], [`pieces`], [`stream`]: the part of a region that a work request names, the pieces
+//!   and the contiguous stretches of kernel memory that it consists of; [`side`]: all that it names on one side;
 //!   [`bytes`]: one side of a copy; [`copying`] from one to another.
 //! - [`create`]: `ib_create_mr` and its kin, for the kernel; [`extension`]: for which devices.
 //! - [`memory_window`]: keys of parts of regions, given out and taken back by work requests.
@@ -44,6 +44,7 @@ pub mod layout;
 pub mod memory;
 pub mod memory_window;
 pub mod methods;
+mod pieces;
 pub mod region;
 pub mod side;
 pub mod stream;

@@ -25,18 +25,15 @@ use super::{
         Bytes,
         Place, //
     },
-    layout::{
-        ByteLength,
-        ByteOffset,
-        ByteStride,
-        DatumCount,
-        Position,
-        Run,
-        Walker, //
-    },
+    layout::Run,
     memory::{
         Memory,
         Stretch, //
+    },
+    pieces::{
+        run_after,
+        Piece,
+        Pieces, //
     },
     region::Region,
     train::Train,
@@ -58,23 +55,6 @@ use kernel::{
 /// The most bytes that are moved before memory that somebody takes away is let go of. Bounds how
 /// long a deregistration or an invalidation waits for a transfer.
 pub(super) const LET_GO_AFTER: usize = 1 << 20;
-
-/// Pieces of the current window that are still to come.
-struct Pieces<'a> {
-    /// What is left of the current run; a region without a layout is one of one piece.
-    run: Option<Run<'a, Arc<Region>>>,
-    /// Where more runs come from, if the window's region has a layout. Large, and so nothing that
-    /// moves: without a layout it is not touched.
-    walker: Option<Walker<'a, Arc<Region>>>,
-}
-
-/// A piece of a region that has memory of its own.
-#[derive(Clone, Copy)]
-struct Piece<'a> {
-    leaf: &'a Arc<Region>,
-    offset: u64,
-    length: u64,
-}
 
 /// The bytes of a list of windows, in order.
 ///
@@ -161,10 +141,7 @@ impl<'a> Stream<'a> {
             write: false,
             holder: None,
             inside_holder: None,
-            pieces: Pieces {
-                run: None,
-                walker: None,
-            },
+            pieces: Pieces::none(),
             piece: None,
             resident: None,
             mapped: None,
@@ -405,67 +382,6 @@ fn enter(region: &Arc<Region>) -> Result<Inside<'_, Memory>, AccessError> {
     region.memory.enter().ok_or(AccessError::Revoked)
 }
 
-impl<'a> Pieces<'a> {
-    /// Starts with the pieces of `window`.
-    fn start(&mut self, window: &'a Window) {
-        self.run = None;
-        self.walker = None;
-        match &window.bound {
-            None if window.length == 0 => {}
-            None => {
-                self.run = Some(Run {
-                    leaf: &window.region,
-                    offset: ByteOffset(window.offset),
-                    length: ByteLength(window.length),
-                    stride: ByteStride(0),
-                    count: DatumCount(1),
-                });
-            }
-            Some(bound) => {
-                let (start, length) = (Position(window.offset), ByteLength(window.length));
-                let walker = self.walker.insert(Walker::idle());
-                // Windows are checked against their layout, which never changes; and a walker that
-                // refuses has no runs.
-                let _ = walker.begin(bound.layout(), start, length);
-            }
-        }
-    }
-
-    /// The next piece, if it is one of a layout, and of `leaf`.
-    #[inline]
-    fn next_of(&mut self, leaf: &Arc<Region>) -> Option<Piece<'a>> {
-        let walker = self.walker.as_mut()?;
-        if self.run.is_none() {
-            self.run = walker.next();
-        }
-        let current = self.run.take_if(|run| Arc::ptr_eq(run.leaf, leaf))?;
-        let (piece, rest) = first_of(current);
-        self.run = rest;
-        Some(piece)
-    }
-
-    fn next(&mut self) -> Option<Piece<'a>> {
-        let current = match self.run.take() {
-            Some(run) => run,
-            None => self.walker.as_mut()?.next()?,
-        };
-        let (piece, rest) = first_of(current);
-        self.run = rest;
-        Some(piece)
-    }
-}
-
-/// The first piece of a run, and what is left of the run without it.
-#[inline]
-fn first_of<'a>(run: Run<'a, Arc<Region>>) -> (Piece<'a>, Option<Run<'a, Arc<Region>>>) {
-    let piece = Piece {
-        leaf: run.leaf,
-        offset: run.offset.0,
-        length: run.length.0,
-    };
-    (piece, run_after(run, 1))
-}
-
 /// What of `piece` lies next to each other in `memory`; and behind it, if that is all of it, the
 /// pieces of `run` that the same stretch of memory has. `None` if the memory has no such bytes, or
 /// none that stay.
@@ -518,13 +434,4 @@ fn train_of(
         train.couple(more, ahead as usize, length as usize, stride as usize);
     }
     Some(train)
-}
-
-/// What is left of a run without its first `count` pieces.
-#[inline]
-fn run_after<'a>(mut run: Run<'a, Arc<Region>>, count: u64) -> Option<Run<'a, Arc<Region>>> {
-    run.count.0 = run.count.0.saturating_sub(count);
-    // One step beyond the last piece may be beyond what a number can say.
-    run.offset.0 = run.offset.0.wrapping_add(run.stride.0.wrapping_mul(count));
-    (run.count.0 > 0).then_some(run)
 }
