@@ -73,6 +73,10 @@ impl Drop for Patience {
             it.count -= 1;
         }
         waiting.retain(|it| it.count > 0);
+        if waiting.is_empty() {
+            // Nobody drops a static.
+            *waiting = KVec::new();
+        }
     }
 }
 
