@@ -141,9 +141,7 @@ pub struct Qp {
     /// The receive queue, from which the other side takes.
     #[pin]
     pub(super) recv: SpinLock<RecvQueue>,
-    /// Whether the rings are filled by a user in the kernel.
-    is_kernel: bool,
-    /// Where the requests of a process go on: with its others.
+    /// Where the requests of a process go on: with its others. `None` for a user in the kernel.
     pub(super) own_queue: Option<Arc<OwnQueue>>,
     /// What its requests may be.
     send_limits: SendLimits,
@@ -220,7 +218,6 @@ impl Qp {
                 partner: Atomic::new(0u32),
                 grants: Atomic::new(0u32),
                 reads: Atomic::new(0u32),
-                is_kernel: new.own_queue.is_none(),
                 own_queue: new.own_queue,
                 send_limits: new.send.limits(),
                 send_capacity: new.send.capacity(),
@@ -245,7 +242,7 @@ impl Qp {
 
     /// Whether the rings are filled by a user in the kernel.
     pub fn is_kernel(&self) -> bool {
-        self.is_kernel
+        self.own_queue.is_none()
     }
 
     /// The state now.
@@ -394,7 +391,7 @@ impl Qp {
 
     /// Posts a send of a user in the kernel. Any context.
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result {
-        if !self.is_kernel {
+        if !self.is_kernel() {
             return Err(EOPNOTSUPP);
         }
         if !self.state().takes_sends() {
@@ -407,7 +404,7 @@ impl Qp {
 
     /// Posts a receive of a user in the kernel. Any context.
     pub fn post_recv(self: &Arc<Self>, wr: &RecvWr<'_>) -> Result {
-        if !self.is_kernel || self.srq.is_some() {
+        if !self.is_kernel() || self.srq.is_some() {
             return Err(EOPNOTSUPP);
         }
         if self.state() == State::Reset {
