@@ -25,7 +25,7 @@ use rdma::{
     dmabuf::Importer,
     mr::extension,
     netdev::Notifier,
-    odp::queue::PagingQueues,
+    odp::PagingQueues,
     peer,
     registration::Registration,
     work::QueueOwner, //

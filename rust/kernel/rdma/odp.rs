@@ -59,3 +59,44 @@ pub mod queue;
 pub mod span;
 pub mod stats;
 mod trace;
+
+use super::work::QueueOwner;
+use kernel::{
+    c_str,
+    prelude::*, //
+};
+use queue::{
+    ADVICE,
+    PATIENT,
+    PROMPT, //
+};
+
+/// Advices that are followed at a time.
+const ADVICES: c_int = 4;
+
+/// The queues of the service, in the order in which they end. Dropping this waits for all work, and
+/// must be the last thing that happens to the service.
+pub struct PagingQueues {
+    _advice: QueueOwner,
+    _patient: QueueOwner,
+    _prompt: QueueOwner,
+}
+
+impl PagingQueues {
+    /// Makes the queues. `ENOMEM` if there is no memory.
+    ///
+    /// # Safety
+    ///
+    /// Called once. What spawns work is gone before the result is dropped.
+    pub unsafe fn new() -> Result<Self> {
+        // SAFETY: By the requirements of this function.
+        unsafe {
+            patience::init();
+            Ok(Self {
+                _advice: QueueOwner::with_limit(&ADVICE.0, c_str!("mrx_odp_advice"), ADVICES)?,
+                _patient: QueueOwner::new(&PATIENT.0, c_str!("mrx_odp_wait"))?,
+                _prompt: QueueOwner::new(&PROMPT.0, c_str!("mrx_odp"))?,
+            })
+        }
+    }
+}

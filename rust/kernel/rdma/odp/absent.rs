@@ -7,22 +7,11 @@ use super::{
     fault::Effort,
     paged::Paged,
     patience::wait_elsewhere,
-    queue::{
-        PagingQueue,
-        PROMPT, //
-    }, //
+    queue::PROMPT, //
 };
 use kernel::{
-    new_mutex,
     prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
-    },
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+    sync::Arc, //
 };
 
 /// Why memory cannot be accessed.
@@ -50,18 +39,6 @@ pub struct Absent {
     len: usize,
     write: bool,
 }
-
-/// What somebody else does.
-#[pin_data]
-struct Elsewhere<T> {
-    /// What came of it, when it is over.
-    #[pin]
-    end: Mutex<Option<Result<T>>>,
-}
-
-/// How long is waited between two looks at what somebody else does.
-const FIRST_PAUSE_MICROS: i64 = 50;
-const LAST_PAUSE_MICROS: i64 = 10_000;
 
 impl Absent {
     /// The `len` bytes at `offset`.
@@ -91,7 +68,7 @@ impl Absent {
         } else {
             let paged = paged.clone();
             let find = move || paged.find_now(addr, len, write, Effort::NoProgram);
-            do_elsewhere(&PROMPT, find, go_on)
+            PROMPT.call(find, go_on)
         };
         if found != Err(EBUSY) {
             return Ok(found.map(drop)?);
@@ -99,36 +76,5 @@ impl Absent {
         let mm = paged.mm().clone();
         let find = move || paged.find_now(addr, len, write, Effort::Fault);
         Ok(wait_elsewhere(&mm, find, go_on).map(drop)?)
-    }
-}
-
-/// Lets a work queue do `work`, and returns what that returns. `EINTR` if `go_on` says no before,
-/// while the work goes on; `ENOMEM` if there is no memory.
-pub(super) fn do_elsewhere<T: Send + Unpin + 'static>(
-    queue: &PagingQueue,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<T> {
-    let ours = Arc::pin_init(
-        pin_init!(Elsewhere {
-            end <- new_mutex!(None, "Elsewhere::end"),
-        }),
-        GFP_KERNEL,
-    )?;
-    let theirs = ours.clone();
-    queue.spawn(move || {
-        let end = work();
-        *theirs.end.lock() = Some(end);
-    })?;
-    let mut pause = FIRST_PAUSE_MICROS;
-    loop {
-        if let Some(end) = ours.end.lock().take() {
-            return end;
-        }
-        if !go_on() {
-            return Err(EINTR);
-        }
-        fsleep(Delta::from_micros(pause));
-        pause = (pause * 2).min(LAST_PAUSE_MICROS);
     }
 }

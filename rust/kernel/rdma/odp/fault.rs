@@ -5,7 +5,6 @@
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h) (`get_user_pages_remote`)
 
 use crate::bindings;
-use core::ops::Range;
 use kernel::{
     error::to_result,
     mm::MmWithUser,
@@ -126,19 +125,6 @@ impl Pages {
             let next = bindings::mrx_next_mapping(mm.as_raw(), addr);
             bindings::mmap_read_unlock(mm.as_raw());
             Ok(next)
-        }
-    }
-
-    /// Whether a program decides when one of the pages of `range` comes: it serves a userfaultfd
-    /// or a FUSE file system.
-    pub fn are_up_to_a_program(mm: &MmWithUser, range: Range<usize>) -> Result<bool> {
-        // SAFETY: `mm` is alive. What is found out under the lock may be outdated at once, which
-        // the caller can live with.
-        unsafe {
-            to_result(bindings::mrx_mmap_read_lock_killable(mm.as_raw()))?;
-            let so = bindings::mrx_pages_come_from_a_program(mm.as_raw(), range.start, range.end);
-            bindings::mmap_read_unlock(mm.as_raw());
-            Ok(so)
         }
     }
 

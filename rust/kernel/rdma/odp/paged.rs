@@ -428,14 +428,11 @@ impl Paged {
             write: manner.what == Prefetch::Write,
             effort,
         };
-        if !manner.waits_for_programs {
-            return self.find(mm, span, pages, wanted(Effort::NoProgram), manner.go_on);
+        let found = self.find(mm, span, pages, wanted(Effort::NoProgram), manner.go_on);
+        if !manner.waits_for_programs || found != Err(EBUSY) {
+            return found;
         }
-        let end = addr.saturating_add(count.saturating_mul(PAGE_SIZE));
         let wanted = wanted(Effort::Fault);
-        if !Pages::are_up_to_a_program(mm, addr..end)? {
-            return self.find(mm, span, pages, wanted, manner.go_on);
-        }
         let (paged, span) = (self.clone(), span.clone());
         let find = move || {
             let mm = paged.users()?;

@@ -6,10 +6,7 @@
 //! for its program. So that nobody can pile it up, a process has only so much of it at a time; who
 //! comes then waits until some of it has ended.
 
-use super::{
-    absent::do_elsewhere,
-    queue::PATIENT, //
-};
+use super::queue::PATIENT;
 use kernel::{
     mm::Mm,
     prelude::*,
@@ -110,5 +107,5 @@ pub fn wait_elsewhere<T: Send + Unpin + 'static>(
         let _patience = patience;
         work()
     };
-    do_elsewhere(&PATIENT, work, go_on)
+    PATIENT.call(work, go_on)
 }

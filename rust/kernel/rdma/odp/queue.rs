@@ -6,17 +6,18 @@
 //! whoever makes pages wait for a program of his, or gives advice that takes long, does not keep
 //! others from getting their pages.
 
-use super::{
-    super::work::{
-        QueueOwner,
-        QueueSlot, //
-    },
-    patience, //
-};
+use super::super::work::QueueSlot;
 use kernel::{
-    c_str,
+    new_mutex,
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::{
         HasWork,
         WorkItem, //
@@ -24,7 +25,7 @@ use kernel::{
 };
 
 /// A queue of the service.
-pub struct PagingQueue(QueueSlot);
+pub struct PagingQueue(pub(super) QueueSlot);
 
 /// For what takes no longer than the kernel needs for it.
 pub static PROMPT: PagingQueue = PagingQueue(QueueSlot::new());
@@ -33,8 +34,17 @@ pub static PATIENT: PagingQueue = PagingQueue(QueueSlot::new());
 /// For advice, which is worth no more than a few processors.
 pub static ADVICE: PagingQueue = PagingQueue(QueueSlot::new());
 
-/// Advices that are followed at a time.
-const ADVICES: c_int = 4;
+/// What somebody else does.
+#[pin_data]
+struct Elsewhere<T> {
+    /// What came of it, when it is over.
+    #[pin]
+    end: Mutex<Option<Result<T>>>,
+}
+
+/// How long is waited between two looks at what somebody else does.
+const FIRST_PAUSE_MICROS: i64 = 50;
+const LAST_PAUSE_MICROS: i64 = 10_000;
 
 impl PagingQueue {
     /// Does `work` soon. `ENOMEM` if there is no memory.
@@ -42,6 +52,37 @@ impl PagingQueue {
         let queue = self.0.get().ok_or(ENODEV)?;
         queue.try_spawn(GFP_KERNEL, work)?;
         Ok(())
+    }
+
+    /// Has `work` done, and returns what that returns. `EINTR` if `go_on` says no before, while the
+    /// work goes on; `ENOMEM` if there is no memory.
+    pub(super) fn call<T: Send + Unpin + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<T> {
+        let ours = Arc::pin_init(
+            pin_init!(Elsewhere {
+                end <- new_mutex!(None, "Elsewhere::end"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let theirs = ours.clone();
+        self.spawn(move || {
+            let end = work();
+            *theirs.end.lock() = Some(end);
+        })?;
+        let mut pause = FIRST_PAUSE_MICROS;
+        loop {
+            if let Some(end) = ours.end.lock().take() {
+                return end;
+            }
+            if !go_on() {
+                return Err(EINTR);
+            }
+            fsleep(Delta::from_micros(pause));
+            pause = (pause * 2).min(LAST_PAUSE_MICROS);
+        }
     }
 
     /// Has the work of `item`, which waits in no queue yet, done soon. Without a queue nothing is
@@ -52,33 +93,6 @@ impl PagingQueue {
     {
         if let Some(queue) = self.0.get() {
             let _ = queue.enqueue(item);
-        }
-    }
-}
-
-/// The queues of the module, in the order in which they end. Dropping this waits for all work, and must be the last thing that
-/// happens to the service.
-pub struct PagingQueues {
-    _advice: QueueOwner,
-    _patient: QueueOwner,
-    _prompt: QueueOwner,
-}
-
-impl PagingQueues {
-    /// Makes the queues. `ENOMEM` if there is no memory.
-    ///
-    /// # Safety
-    ///
-    /// Called once. What spawns work is gone before the result is dropped.
-    pub unsafe fn new() -> Result<Self> {
-        // SAFETY: By the requirements of this function.
-        unsafe {
-            patience::init();
-            Ok(Self {
-                _advice: QueueOwner::with_limit(&ADVICE.0, c_str!("mrx_odp_advice"), ADVICES)?,
-                _patient: QueueOwner::new(&PATIENT.0, c_str!("mrx_odp_wait"))?,
-                _prompt: QueueOwner::new(&PROMPT.0, c_str!("mrx_odp"))?,
-            })
         }
     }
 }
