@@ -192,21 +192,37 @@ static int served(void)
 	return memcmp(dst + 7 * PAGE, page_of_sevens, PAGE) != 0;
 }
 
-/* Whether another process succeeds, and before long. */
-static bool succeeds(int (*fn)(void))
+/* Begins another process, which opens the device for itself. */
+static pid_t begin(int (*fn)(void))
 {
 	pid_t pid = fork_tied();
-	int status;
 
 	if (!pid) {
 		context = open_device();
 		_exit(fn());
 	}
+	return pid;
+}
+
+/* Whether the process ends before long, and how. */
+static bool has_ended(pid_t pid, int *status)
+{
 	for (int i = 0; i < 1000; i++) {
-		if (waitpid(pid, &status, WNOHANG) == pid)
-			return WIFEXITED(status) && !WEXITSTATUS(status);
+		if (waitpid(pid, status, WNOHANG) == pid)
+			return true;
 		usleep(20000);
 	}
+	return false;
+}
+
+/* Whether another process succeeds, and before long. */
+static bool succeeds(int (*fn)(void))
+{
+	pid_t pid = begin(fn);
+	int status;
+
+	if (has_ended(pid, &status))
+		return WIFEXITED(status) && !WEXITSTATUS(status);
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	return false;
@@ -294,23 +310,14 @@ static int stuck_elsewhere(void)
 /* A process whose request waits for a page for ever dies at once when it is killed. */
 static bool dies(int (*fn)(void))
 {
-	pid_t pid = fork_tied();
+	pid_t pid = begin(fn);
 	int status;
 
-	if (!pid) {
-		context = open_device();
-		_exit(fn());
-	}
 	usleep(700000);
 	if (waitpid(pid, &status, WNOHANG))
 		return false;
 	kill(pid, SIGKILL);
-	for (int i = 0; i < 1000; i++) {
-		if (waitpid(pid, &status, WNOHANG) == pid)
-			return WIFSIGNALED(status);
-		usleep(20000);
-	}
-	return false;
+	return has_ended(pid, &status) && WIFSIGNALED(status);
 }
 
 static void userfault_killed(struct pair *unused)
